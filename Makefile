@@ -1,0 +1,42 @@
+# The usual ways to use the project. Everything lives in .venv and .eagle3 beside this file.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# The Dagster instance and the data that demo and UI share.
+export DAGSTER_HOME ?= $(CURDIR)/.eagle3/dagster
+export DAGSTER_DISABLE_TELEMETRY := 1
+
+.PHONY: help setup demo test ui lint types imports clean
+
+help: ## Shows the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+setup: $(READY) ## Makes .venv and installs the project into it.
+
+$(READY): pyproject.toml setup.cfg constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eagle3_assets needs Python 3.11 or newer, not " + sys.version.split()[0] + "; try: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	@touch $@
+
+demo: $(READY) ## Materializes every demo partition and shows what came out.
+	$(BIN)/eagle3-assets demo
+
+test: $(READY) ## Runs the tests.
+	$(BIN)/python -m pytest
+
+ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.
+	$(BIN)/eagle3-assets ui
+
+lint: $(READY) ## Checks style.
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(READY) ## Checks types.
+	$(BIN)/mypy
+
+imports: $(READY) ## Checks that only the edge of the house knows Dagster.
+	$(BIN)/lint-imports
+
+clean: ## Removes what the targets made, the demo's data included.
+	rm -rf $(VENV) .eagle3 .cache

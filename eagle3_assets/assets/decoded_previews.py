@@ -1,0 +1,122 @@
+"""The asset ``decoded_previews``: what the model actually said, for a person to read."""
+
+import dagster as dg
+import polars as pl
+
+from eagle3_assets.assets.common import (
+    column_schema,
+    data_version,
+    failing_clearly,
+    partitions_definition,
+    usual_metadata,
+)
+from eagle3_assets.contract import DECODED_PREVIEWS
+from eagle3_assets.decoding import Decoder
+from eagle3_assets.judging import batches, judge_raw
+from eagle3_assets.project import Project
+from eagle3_assets.resources import TargetResource
+from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.anatomy import anatomy
+from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, output_facts
+from eagle3_assets.tokens.safe_text import markdown_block, visible
+from eagle3_assets.tokens.strata import choose
+
+SHOWN = 5
+IN_PLACE = 1_000
+"""Dagster's UI shows Markdown shorter than this many characters in place and hides longer text behind a click."""
+
+
+def build(project: Project) -> dg.AssetsDefinition:
+    """The asset for one config."""
+
+    @dg.asset(
+        name="decoded_previews",
+        description=(
+            "A few dozen decoded outputs, structural tokens visible: over all lengths, and some of every odd kind."
+            " The text is the model's own and not to be trusted."
+        ),
+        group_name="inspection",
+        kinds={"huggingface", "polars"},
+        partitions_def=partitions_definition(project),
+        io_manager_key="parquet",
+        code_version="1",
+        metadata=column_schema(DECODED_PREVIEWS),
+    )
+    def decoded_previews(
+        context: dg.AssetExecutionContext,
+        tokenized_prompts: pl.LazyFrame,
+        raw_generations: pl.LazyFrame,
+        target: TargetResource,
+    ) -> dg.MaterializeResult[pl.DataFrame]:
+        partition = project.partition(context.partition_key)
+        with failing_clearly():
+            loaded = target.load()
+        with failing_clearly():
+            report = judge_raw(project, partition, loaded, tokenized_prompts, raw_generations).report
+        previews = preview_rows(raw_generations, loaded, report.findings)
+        shown = {
+            f"preview_{number}": dg.MetadataValue.md(preview_markdown(row))
+            for number, row in enumerate(previews.head(SHOWN).sort("completion_tokens").iter_rows(named=True), start=1)
+        }
+        return dg.MaterializeResult(
+            value=previews,
+            metadata={
+                **shown,
+                **usual_metadata(len(previews), project.layout.asset_file("decoded_previews", partition.key)),
+                "more": f"eagle3-assets decode {partition.key} --spread",
+            },
+            data_version=data_version(previews.select("sample_id", "stratum", "text").iter_rows()),
+        )
+
+    return decoded_previews
+
+
+def preview_rows(raw: pl.LazyFrame, target: LoadedTarget, findings: pl.DataFrame) -> pl.DataFrame:
+    """Chooses and decodes samples.
+
+    Args:
+        raw: ``contract.RAW_GENERATIONS``.
+        target: for its tokenizer and profile.
+        findings: ``contract.SAMPLE_FINDINGS`` of these generations.
+
+    Returns:
+        ``contract.DECODED_PREVIEWS``, those spread over the lengths first.
+    """
+    generated = raw.filter(pl.col("status") == "generated")
+    facts = output_facts(batches(generated.select(OUTPUT_COLUMNS)), target.profile)
+    chosen = choose(facts, findings)
+    rows = generated.filter(pl.col("sample_id").is_in(chosen["sample_id"].to_list())).collect()
+    sections = anatomy(rows, target.profile)
+    broken = findings.group_by("sample_id").agg(findings=pl.col("law").unique(maintain_order=True))
+    decoder = Decoder(target.tokenizer, target.profile)
+    texts = [decoder.text(ids) for ids in rows["output_ids"].to_list()]
+    described = rows.select(
+        "sample_id",
+        pl.Series("text", texts, dtype=pl.String),
+        sections["reasoning_end"],
+        pl.col("output_ids").list.len().cast(pl.Int32).alias("completion_tokens"),
+        "finish_type",
+        sections["spans"],
+    ).join(broken, on="sample_id", how="left")
+    return (
+        chosen.join(described, on="sample_id", how="left", maintain_order="left")
+        .with_columns(pl.col("findings").fill_null(pl.lit([], pl.List(pl.String))))
+        .select(DECODED_PREVIEWS.names())
+        .cast(DECODED_PREVIEWS)
+    )
+
+
+def preview_markdown(row: dict[str, object]) -> str:
+    """One preview, short enough to be shown in place; a longer text loses its middle, and says so."""
+    head = (
+        f"{visible(str(row['sample_id']))}: {row['completion_tokens']:,} tokens, response@{row['reasoning_end']},"
+        f" {row['finish_type']}, {row['stratum']}"
+    )
+    text = str(row["text"])
+    room = IN_PLACE - len(head) - 20
+    block = markdown_block(text)
+    while len(block) > room:
+        keep = max((room - len(block)) // 2 + len(text) // 2 - 20, 20)
+        text = f"{text[:keep]} [...] {text[-keep:]}"
+        block = markdown_block(text)
+    return f"{head}\n\n{block}"

@@ -1,0 +1,165 @@
+"""The asset ``raw_generations``: exactly the ids that the target emitted. The one asset that costs GPU time."""
+
+import dagster as dg
+import polars as pl
+from pydantic import Field
+
+from eagle3_assets.assets.common import (
+    column_schema,
+    counts_table,
+    data_version,
+    failing_clearly,
+    partitions_definition,
+    usual_metadata,
+)
+from eagle3_assets.config import Sampling
+from eagle3_assets.contract import RAW_GENERATIONS
+from eagle3_assets.generating import Generated, Wishes, generate
+from eagle3_assets.generation.progress import Progress, Throttle
+from eagle3_assets.generation.sealed import scan_sealed
+from eagle3_assets.judging import judge_tokenized
+from eagle3_assets.partitions import Partition
+from eagle3_assets.project import Project
+from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
+
+
+class TrialSampling(dg.Config):
+    """Sampling to try on a trial partition; what is left out is the dataset's."""
+
+    max_new_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+
+    def apply(self, sampling: Sampling) -> Sampling:
+        """The dataset's sampling with what is given here.
+
+        Raises:
+            pydantic.ValidationError: a value is out of its range.
+        """
+        return Sampling.model_validate({**sampling.model_dump(), **self.given()})
+
+    def given(self) -> dict[str, float | int]:
+        """What was given."""
+        return {key: value for key, value in self.model_dump().items() if value is not None}
+
+
+class GenerationConfig(dg.Config):
+    """What to do beyond generating what is missing."""
+
+    retry_failed: bool = Field(default=False, description="Ask failed prompts again.")
+    regenerate: bool = Field(default=False, description="Generate everything anew, in a file beside the old one.")
+    accept_environment: bool = Field(
+        default=False, description="Go on with a partition although engine, versions or flags have changed."
+    )
+    trial_sampling: TrialSampling = Field(
+        default=TrialSampling(), description="Other sampling parameters; on trial partitions only."
+    )
+
+
+def build(project: Project) -> dg.AssetsDefinition:
+    """The asset for one config."""
+
+    @dg.asset(
+        name="raw_generations",
+        description=(
+            "The exact output ids of the target for each prompt, with the prompt as sent, the finish reason and the"
+            " engine's own counts. Materializing it again generates only what is missing."
+        ),
+        group_name="generation",
+        kinds={project.config.engine.kind, "parquet"},
+        partitions_def=partitions_definition(project),
+        io_manager_key="generations",
+        code_version="1",
+        metadata=column_schema(RAW_GENERATIONS),
+    )
+    def raw_generations(
+        context: dg.AssetExecutionContext,
+        config: GenerationConfig,
+        prompts: pl.LazyFrame,
+        tokenized_prompts: pl.LazyFrame,
+        target: TargetResource,
+        engine: EngineResource,
+        progress: dg.ResourceParam[ProgressListener],
+    ) -> dg.MaterializeResult[None]:
+        partition = project.partition(context.partition_key)
+        sampling = _sampling(partition, config)
+        with failing_clearly():
+            loaded = target.load()
+        # A stored check status is not trusted: the laws that stop generation are applied to what is there now.
+        before = judge_tokenized(project, partition, loaded, prompts, tokenized_prompts).report
+        if before.refusals:
+            raise dg.Failure("nothing is generated: " + " ".join(before.refusals), allow_retries=False)
+        log = Throttle(lambda now: context.log.info(now.line()))
+
+        def listen(now: Progress) -> None:
+            progress(partition.key, now)
+            log(now)
+
+        with failing_clearly():
+            made = generate(
+                project,
+                partition,
+                loaded,
+                engine.create(),
+                tokenized_prompts,
+                sampling=sampling,
+                wishes=Wishes(config.retry_failed, config.regenerate, config.accept_environment),
+                progress=listen,
+            )
+        return _result(context, made)
+
+    return raw_generations
+
+
+def _sampling(partition: Partition, config: GenerationConfig) -> Sampling:
+    given = config.trial_sampling.given()
+    if not given:
+        return partition.dataset.sampling
+    if not partition.trial:
+        raise dg.Failure(
+            f"trial_sampling changes {', '.join(given)} of {partition.key}, which is no trial: set the dataset's"
+            f" sampling in the config, or try it on {partition.dataset.name}-trial",
+            allow_retries=False,
+        )
+    try:
+        return config.trial_sampling.apply(partition.dataset.sampling)
+    except ValueError as error:
+        raise dg.Failure(f"trial_sampling cannot be used: {error}", allow_retries=False) from None
+
+
+def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.MaterializeResult[None]:
+    outcome, pointer = made.outcome, made.outcome.sealed.pointer
+    for line in outcome.environment_changes:
+        context.log.warning(f"the environment changed: {line}")
+    for name in outcome.left_beside:
+        context.log.info(f"kept beside the current file: {name}")
+    facts = (
+        scan_sealed(outcome.sealed)
+        .select("request_key", "ids_sha256", "status", "reason", tokens=pl.col("output_ids").list.len())
+        .collect()
+    )
+    reasons = facts.filter(pl.col("status") != "generated")["reason"].value_counts(sort=True)
+    return dg.MaterializeResult(
+        metadata={
+            **usual_metadata(outcome.sealed.rows, outcome.sealed.path),
+            "generated": pointer.generated,
+            "failed": pointer.failed,
+            "refused_prompts": pointer.refused,
+            "without_output": counts_table(reasons.iter_rows()),
+            "output_tokens": int(facts["tokens"].sum()),
+            "generated_in_this_run": outcome.generated,
+            "kept_from_before": outcome.kept,
+            "retries": outcome.retries,
+            "seconds": round(outcome.seconds, 2),
+            "tokens_per_second": round(outcome.tokens_per_s, 1),
+            **{f"latency_{name}_s": round(value, 3) for name, value in outcome.latency_s.items()},
+            "identity": made.identity.fingerprint,
+            "identity_facts": dg.MetadataValue.json(made.identity.model_dump(mode="json")),
+            "environment": dg.MetadataValue.json(dict(made.description.environment)),
+        },
+        data_version=data_version(facts.select("request_key", "ids_sha256").iter_rows()),
+    )

@@ -1,0 +1,104 @@
+"""The asset ``tokenized_prompts``: the ids that the target will be given."""
+
+import dagster as dg
+import polars as pl
+
+from eagle3_assets.assets.common import (
+    column_schema,
+    counts_table,
+    data_version,
+    failing_clearly,
+    partitions_definition,
+    usual_metadata,
+)
+from eagle3_assets.contract import TOKENIZED_PROMPTS
+from eagle3_assets.judging import batches, judge_tokenized_rows, render_rows
+from eagle3_assets.project import Project
+from eagle3_assets.resources import TargetResource
+from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.safe_text import markdown_block
+
+
+def build(project: Project) -> dg.AssetsDefinition:
+    """The asset for one config."""
+
+    @dg.asset(
+        name="tokenized_prompts",
+        description=(
+            "Prompt ids from the target's own chat template, up to where the target goes on. A prompt that"
+            " the template, a law or the context's length refuses is kept with its reason and never sent."
+        ),
+        group_name="prompts",
+        kinds={"huggingface", "polars"},
+        partitions_def=partitions_definition(project),
+        io_manager_key="parquet",
+        code_version="1",
+        metadata=column_schema(TOKENIZED_PROMPTS),
+    )
+    def tokenized_prompts(
+        context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: TargetResource
+    ) -> dg.MaterializeResult[pl.DataFrame]:
+        partition = project.partition(context.partition_key)
+        with failing_clearly():
+            loaded = target.load()
+        if loaded.settings.trust_remote_code:
+            context.log.warning(f"target.trust_remote_code is on: Python code in {loaded.settings.model} runs")
+        parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
+        for rows in batches(prompts):
+            tokenized = render_rows(loaded, rows, thinking=partition.dataset.thinking)
+            report = judge_tokenized_rows(project, partition, loaded, tokenized)
+            parts.append(_without_unsendable(tokenized, report.findings, report.quarantined, loaded.context_length))
+            versions += TokenColumn.from_series(tokenized["prompt_ids"]).digests()
+        result = pl.concat(parts)
+        refused = result.filter(pl.col("status") == "refused")
+        return dg.MaterializeResult(
+            value=result,
+            metadata={
+                **usual_metadata(len(result), project.layout.asset_file("tokenized_prompts", partition.key)),
+                "ready": len(result) - len(refused),
+                "refused": len(refused),
+                "refusals": counts_table(refused["reason"].value_counts(sort=True).iter_rows()),
+                "prompt_tokens": int(result["prompt_tokens"].sum()),
+                "longest_prompt": int(result["prompt_tokens"].fill_null(0).max() or 0),  # type: ignore[arg-type]
+                "tokenizer_sha256": loaded.tokenizer_sha256,
+                "chat_template_sha256": loaded.template_sha256,
+                "profile": loaded.profile.name,
+                "trust_remote_code": loaded.settings.trust_remote_code,
+                "first_prompt": _first_prompt(result, loaded),
+            },
+            data_version=data_version([*versions, *result["status"]]),
+        )
+
+    return tokenized_prompts
+
+
+def _without_unsendable(
+    tokenized: pl.DataFrame, findings: pl.DataFrame, quarantined: frozenset[str], context_length: int
+) -> pl.DataFrame:
+    """Marks prompts that must not be sent as refused, with the reason; their ids stay for a person to look at."""
+    broken = (
+        findings.filter(pl.col("sample_id").is_in(list(quarantined)) & (pl.col("severity") == "error"))
+        .group_by("sample_id", maintain_order=True)
+        .agg(law_reason=pl.format("law {}: {}", pl.col("law"), pl.col("detail")).first())
+    )
+    room = pl.when(pl.col("prompt_tokens") >= context_length).then(
+        pl.format(
+            "too long: {} tokens leave no room in the target's context of {}", "prompt_tokens", pl.lit(context_length)
+        )
+    )
+    reason = pl.coalesce(pl.col("reason"), pl.col("law_reason"), room)
+    return (
+        tokenized.join(broken, on="sample_id", how="left", maintain_order="left")
+        .with_columns(reason=reason)
+        .with_columns(status=pl.when(pl.col("reason").is_null()).then(pl.lit("ready")).otherwise(pl.lit("refused")))
+        .select(TOKENIZED_PROMPTS.names())
+    )
+
+
+def _first_prompt(result: pl.DataFrame, target: LoadedTarget) -> dg.MetadataValue:
+    ready = result.filter(pl.col("status") == "ready")
+    if ready.is_empty():
+        return dg.MetadataValue.text("no prompt is ready")
+    ids = ready["prompt_ids"][0].to_list()
+    return dg.MetadataValue.md(markdown_block(target.tokenizer.decode(ids, skip_special_tokens=False)))

@@ -1,0 +1,46 @@
+"""Everything that Dagster loads, assembled in one place for any config. Not here: which config (``definitions``)."""
+
+import dagster as dg
+
+from eagle3_assets.assets import (
+    decoded_previews,
+    length_statistics,
+    prompts,
+    raw_generations,
+    tokenized_prompts,
+    training_samples,
+)
+from eagle3_assets.checks import laws, sources
+from eagle3_assets.jobs import partition_job
+from eagle3_assets.project import Project
+from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
+from eagle3_assets.storage.io_managers import GenerationsIOManager, ParquetIOManager
+
+ASSETS = (prompts, tokenized_prompts, raw_generations, decoded_previews, length_statistics, training_samples)
+
+
+def build_defs(project: Project, *, listener: ProgressListener | None = None) -> dg.Definitions:
+    """The definitions of one project.
+
+    Args:
+        project: a config made ready.
+        listener: is told how far generations are.
+    """
+    # Dagster takes no nulls in maps; what is left out is the setting's default.
+    target = project.config.target.model_dump(mode="json", exclude_none=True)
+    return dg.Definitions(
+        assets=[module.build(project) for module in ASSETS],
+        asset_checks=[sources.build(project), *laws.build(project)],
+        jobs=[partition_job],
+        resources={
+            "target": TargetResource(settings=target),
+            "engine": EngineResource(
+                settings=project.config.engine.model_dump(mode="json", exclude_none=True), target=target
+            ),
+            "progress": listener or ProgressListener(),
+            "parquet": ParquetIOManager(project.layout),
+            "generations": GenerationsIOManager(project.layout),
+        },
+        # A process for each step would cost seconds a step; parallelism is across partitions and inside the generation.
+        executor=dg.in_process_executor,
+    )

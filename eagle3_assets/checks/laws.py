@@ -1,0 +1,56 @@
+"""The two multi-asset checks: all laws of one asset over a partition in one pass, one result for each."""
+
+import warnings
+from collections.abc import Iterator
+
+import dagster as dg
+import polars as pl
+
+from eagle3_assets.assets.common import failing_clearly, partitions_definition
+from eagle3_assets.checks.results import check_results, check_specs
+from eagle3_assets.judging import judge_raw, judge_tokenized
+from eagle3_assets.project import Project
+from eagle3_assets.resources import TargetResource
+
+
+def build(project: Project) -> list[dg.AssetChecksDefinition]:
+    """The checks for one config."""
+    partitions = partitions_definition(project)
+
+    with warnings.catch_warnings():
+        # Checks of single partitions are what this project is about; Dagster calls them a preview.
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+
+        @dg.multi_asset_check(
+            name="laws_of_tokenized_prompts",
+            specs=check_specs("tokenized_prompts", compared_with="prompts", partitions=partitions),
+            description="Every law about prompts, before anything is generated.",
+        )
+        def prompt_laws(
+            context: dg.AssetCheckExecutionContext,
+            prompts: pl.LazyFrame,
+            tokenized_prompts: pl.LazyFrame,
+            target: TargetResource,
+        ) -> Iterator[dg.AssetCheckResult]:
+            with failing_clearly():
+                partition = project.partition(context.partition_key)
+                judged = judge_tokenized(project, partition, target.load(), prompts, tokenized_prompts)
+            yield from check_results(judged.report, tokenized_prompts, judged.context)
+
+        @dg.multi_asset_check(
+            name="laws_of_raw_generations",
+            specs=check_specs("raw_generations", compared_with="tokenized_prompts", partitions=partitions),
+            description="Every law about outputs, in one pass over the partition.",
+        )
+        def generation_laws(
+            context: dg.AssetCheckExecutionContext,
+            tokenized_prompts: pl.LazyFrame,
+            raw_generations: pl.LazyFrame,
+            target: TargetResource,
+        ) -> Iterator[dg.AssetCheckResult]:
+            with failing_clearly():
+                partition = project.partition(context.partition_key)
+                judged = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations)
+            yield from check_results(judged.report, raw_generations, judged.context)
+
+    return [prompt_laws, generation_laws]

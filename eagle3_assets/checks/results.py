@@ -1,0 +1,113 @@
+"""From a law to its check spec, from a verdict to its check result."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.evidence import Evidence, collect_evidence, evidence_markdown
+from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets.tokens.laws.base import Asset, Law
+from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.verdict import Report, Verdict
+
+SHOWN = 5
+
+
+def check_specs(
+    asset: Asset, *, compared_with: str, partitions: dg.PartitionsDefinition[str]
+) -> list[dg.AssetCheckSpec]:
+    """One check for each law of an asset. Only laws which save generating time block in Dagster.
+
+    Args:
+        asset: whose laws.
+        compared_with: another asset that the laws read.
+        partitions: the assets' own.
+    """
+    return [
+        dg.AssetCheckSpec(
+            law.name,
+            asset=asset,
+            description=_description(law),
+            blocking=law.effect == "block",
+            partitions_def=partitions,
+            additional_deps=[compared_with],
+        )
+        for law in LAWS
+        if law.asset == asset
+    ]
+
+
+def check_results(report: Report, frame: pl.LazyFrame, context: Context) -> Iterator[dg.AssetCheckResult]:
+    """One result for each verdict.
+
+    Args:
+        report: of the frame.
+        frame: the judged rows; those of the first offenders are read again.
+        context: what they were judged against.
+    """
+    for verdict in report.verdicts:
+        found = report.findings.filter(pl.col("law") == verdict.law.name)
+        evidence: list[Evidence] = []
+        if not found.is_empty():
+            offenders = found["sample_id"].unique(maintain_order=True).head(SHOWN).to_list()
+            rows = frame.filter(pl.col("sample_id").is_in(offenders)).collect()
+            evidence = collect_evidence(found, [rows], context, limit=SHOWN)
+        yield dg.AssetCheckResult(
+            asset_key=dg.AssetKey(verdict.law.asset),
+            check_name=verdict.law.name,
+            passed=verdict.status == "passed",
+            severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "ERROR" else dg.AssetCheckSeverity.WARN,
+            description=_said(verdict),
+            metadata=_metadata(verdict, evidence),
+        )
+
+
+def _said(verdict: Verdict) -> str:
+    if verdict.status in ("passed", "not_judged"):
+        return verdict.summary
+    return f"{verdict.summary} {verdict.law.meaning} {verdict.law.remedy}"
+
+
+def _description(law: Law) -> str:
+    return f"{law.definition} Effect: {law.effect}."
+
+
+def _metadata(verdict: Verdict, evidence: Iterable[Evidence]) -> dict[str, Any]:
+    evidence = list(evidence)
+    metadata: dict[str, Any] = {
+        "status": verdict.status,
+        "effect": verdict.effect,
+        "judged": verdict.judged,
+        "violations": verdict.violations,
+        "warnings": verdict.warnings,
+        "share": verdict.share,
+        **{name: dg.MetadataValue.float(float(value)) for name, value in verdict.figures.items()},
+    }
+    if verdict.law.causes:
+        metadata["known_causes"] = ", ".join(verdict.law.causes)
+    if evidence:
+        metadata["offenders"] = _table(evidence)
+        metadata["in_context"] = dg.MetadataValue.md(evidence_markdown(evidence))
+    return metadata
+
+
+def _table(evidence: list[Evidence]) -> dg.MetadataValue:
+    columns = ("sample_id", "index", "detail", "ids", "text")
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord(
+                {
+                    "sample_id": visible(item.sample_id),
+                    "index": -1 if item.index is None else item.index,
+                    "detail": visible(item.detail),
+                    "ids": item.ids_line,
+                    "text": visible(item.text),
+                }
+            )
+            for item in evidence
+        ],
+        schema=dg.TableSchema([dg.TableColumn(name, "int" if name == "index" else "string") for name in columns]),
+    )

@@ -1,0 +1,35 @@
+"""The terminal face: ``eagle3-assets``.
+
+What belongs here: commands, their options, what goes to stdout and stderr, exit codes. Not here: the work itself, which
+the modules do that commands import. They import inside functions: a command shall not wait for what others need.
+
+Exit codes of every command: 0, all is well; 1, done, but something is wrong with the data; 2, nothing could be done.
+"""
+
+import typer
+
+from eagle3_assets.cli.decode import decode
+from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
+from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
+
+app = typer.Typer(
+    cls=Commands,
+    name="eagle3-assets",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_show_locals=False,
+)
+
+
+@app.callback()
+def _eagle3_assets() -> None:
+    """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
+
+
+for command in (materialize, decode, stats, datasets, ui, demo):
+    app.command()(command)
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="eagle3-assets", obj=OWN_PROCESS)

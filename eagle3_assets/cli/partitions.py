@@ -1,0 +1,220 @@
+"""The commands about partitions: what there is, making it, how long it is, and the UI for all of that.
+
+What belongs here: ``materialize``, ``demo``, ``stats``, ``datasets``, ``ui``. Not here: running (``running``), tables.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from eagle3_assets.cli.decode import decode
+from eagle3_assets.cli.terminal import console, say
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from eagle3_assets.generating import Wishes
+    from eagle3_assets.generation.progress import Progress
+    from eagle3_assets.project import Project
+    from eagle3_assets.resources import ProgressListener
+    from eagle3_assets.running import PartitionRun
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The config; without it $EAGLE3_CONFIG, or the demo's.")
+]
+PartitionArguments = Annotated[list[str] | None, typer.Argument(metavar="PARTITION...", help="Partition keys.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Every partition but the trials.")]
+
+
+def materialize(
+    partitions: PartitionArguments = None,
+    every: AllOption = False,
+    trials: Annotated[bool, typer.Option("--trials", help="With --all: the trials too.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask failed prompts again.")] = False,
+    regenerate: Annotated[
+        bool, typer.Option("--regenerate", help="Generate everything anew, in files beside the old ones.")
+    ] = False,
+    accept_environment: Annotated[
+        bool, typer.Option("--accept-environment", help="Go on although engine, versions or flags have changed.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Makes and checks partitions: prompts to training samples, on the Dagster instance that the UI shows.
+
+    What is generated already is kept: only what is missing is asked. The instance is $DAGSTER_HOME, or .eagle3/dagster
+    below this folder.
+
+    Exit code 0: all made, no law blocked or refused. 1: a partition failed or was refused; the others were made. 2:
+    nothing could be done.
+    """
+    from eagle3_assets.generating import Wishes
+
+    project = _project(config)
+    keys = _chosen(project, partitions or [], every=every, trials=trials)
+    runs = _materialize(project, keys, Wishes(retry_failed, regenerate, accept_environment))
+    _show_checks(runs)
+    if not all(run.good for run in runs):
+        raise typer.Exit(1)
+
+
+def demo(ctx: typer.Context) -> None:
+    """Makes every partition of the packaged demo, trials included, and shows checks, lengths and five outputs.
+
+    The target is a tiny model which shows structure and is no useful assistant. Exit codes as of materialize.
+    """
+    from eagle3_assets.config import config_path, load_config
+    from eagle3_assets.generating import Wishes
+    from eagle3_assets.project import Project
+
+    os.environ.pop("EAGLE3_CONFIG", None)  # what runs later in this process shall see the same config
+    project = Project(load_config(config_path()))
+    out = console()
+    out.print("The demo's target is a tiny model that shows structure: what it says is no use to anyone.\n")
+    runs = _materialize(project, list(project.partitions), Wishes())
+    _show_checks(runs)
+    made = [(run.partition, frame) for run in runs if (frame := _statistics(project, run.partition)) is not None]
+    _show_lengths(project, made)
+    first = runs[0].partition
+    out.print(f"\nFive outputs of {first}, over its lengths (eagle3-assets decode {first} --spread):\n")
+    sys.stdout.flush()
+    if any(check.asset == "raw_generations" for check in runs[0].checks):
+        decode(ctx, first, count=5, spread=True)
+    out.print(f"\nData: {project.layout.root}\nDagster instance: {os.environ['DAGSTER_HOME']} (see it with: make ui)")
+    if not all(run.good for run in runs):
+        raise typer.Exit(1)
+
+
+def stats(partitions: PartitionArguments = None, every: AllOption = False, config: ConfigOption = None) -> None:
+    """Shows how long outputs are, in tokens: whole, reasoning, and what follows it.
+
+    Exit code 2: length_statistics of a named partition is not there. With --all, those that are there are shown.
+    """
+    from eagle3_assets.storage.files import StorageError
+
+    project = _project(config)
+    keys = _chosen(project, partitions or [], every=every, trials=False)
+    made = [(key, frame) for key in keys if (frame := _statistics(project, key)) is not None]
+    missing = sorted(set(keys) - {key for key, _ in made})
+    if missing and not every:
+        raise StorageError(
+            f"no length_statistics of {', '.join(missing)}; materialize {'it' if len(missing) == 1 else 'them'} first"
+        )
+    _show_lengths(project, made)
+    if missing:
+        say(f"not made yet: {', '.join(missing)}")
+
+
+def datasets(config: ConfigOption = None) -> None:
+    """Shows every dataset's partitions and what is generated of them."""
+    from eagle3_assets.cli.tables import partitions_table
+    from eagle3_assets.generation.sealed import read_current
+
+    project = _project(config)
+    rows = [(p, read_current(project.layout.generations(p.key))) for p in project.partitions.values()]
+    console().print(partitions_table(rows))
+
+
+def ui(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="On 127.0.0.1.")] = 3000,
+    host: Annotated[
+        str, typer.Option(help="Another address to listen on. The UI asks nobody for a password.")
+    ] = "127.0.0.1",
+    config: ConfigOption = None,
+) -> None:
+    """Opens the Dagster UI, webserver and daemon, on the instance that materialize uses. Ctrl-C ends it."""
+    from eagle3_assets.config import CONFIG_VARIABLE, load_config
+    from eagle3_assets.running import instance_home
+
+    if config:
+        os.environ[CONFIG_VARIABLE] = str(config.resolve())
+    load_config()  # a wrong config is better said here than by a UI without assets
+    instance_home()
+    say(f"Dagster UI: http://{host}:{port}")
+    command = ["dagster", "dev", "--module-name", "eagle3_assets.definitions", "--host", host, "--port", str(port)]
+    os.execv(sys.executable, [sys.executable, "-m", *command])  # noqa: S606 - our own interpreter, no shell
+
+
+def _project(config: Path | None) -> "Project":
+    from eagle3_assets.config import load_config
+    from eagle3_assets.project import Project
+
+    return Project(load_config(config))
+
+
+def _chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
+    if every == bool(keys):
+        raise typer.BadParameter("name partitions, or give --all")
+    if every:
+        return [key for key, partition in project.partitions.items() if trials or not partition.trial]
+    return [project.partition(key).key for key in keys]
+
+
+def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "list[PartitionRun]":
+    from eagle3_assets.running import materialize as run
+    from eagle3_assets.running import persistent_instance
+
+    with persistent_instance() as instance, _bar(len(keys)) as listener:
+        return list(run(project, keys, instance, listener=listener, wishes=wishes))
+
+
+@contextmanager
+def _bar(partitions: int) -> "Iterator[ProgressListener]":
+    """A bar for the partition that is being generated; on a pipe, a line for each when it is done."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    from eagle3_assets.resources import ProgressListener
+
+    screen = Console(stderr=True)
+    bars = Bars(
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} {task.fields[speed]}"),
+        TimeRemainingColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+    )
+    tasks: dict[str, object] = {}
+
+    def tell(partition: str, now: "Progress") -> None:
+        speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
+        if partition not in tasks:
+            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
+        bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
+        if not screen.is_terminal and now.done == now.total:
+            screen.print(f"{partition}: {now.line()}", highlight=False)
+
+    with bars:
+        yield ProgressListener(tell)
+
+
+def _show_checks(runs: "Sequence[PartitionRun]") -> None:
+    from eagle3_assets.cli.tables import checks_table, remarks
+
+    out = console()
+    out.print(checks_table(runs))
+    for line in remarks(runs):
+        out.print(line)
+
+
+def _statistics(project: "Project", key: str) -> "pl.DataFrame | None":
+    from eagle3_assets.storage.files import scan_parquet
+
+    path = project.layout.asset_file("length_statistics", key)
+    return scan_parquet(path, asset="length_statistics").collect() if path.exists() else None
+
+
+def _show_lengths(project: "Project", made: "Sequence[tuple[str, pl.DataFrame]]") -> None:
+    from eagle3_assets.cli.tables import lengths_table
+    from eagle3_assets.tokens.lengths import length_verdict
+
+    out = console()
+    out.print(lengths_table(made))
+    for key, frame in made:
+        out.print(f"{key}: {length_verdict(frame, project.partition(key).dataset.length_band)}", highlight=False)

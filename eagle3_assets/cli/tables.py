@@ -1,0 +1,100 @@
+"""What the terminal prints: tables of checks, lengths and datasets.
+
+What belongs here: rich tables of what others found out. Not here: finding it out, commands.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from eagle3_assets.generation.sealed import Sealed
+from eagle3_assets.partitions import Partition
+from eagle3_assets.running import CheckStatus, PartitionRun
+
+_MARKS: dict[CheckStatus, Text] = {
+    "passed": Text("ok", style="green"),
+    "warned": Text("warn", style="yellow"),
+    "failed": Text("FAIL", style="bold red"),
+    "not_judged": Text("n/j", style="dim"),
+}
+
+
+def checks_table(runs: Sequence[PartitionRun]) -> Table:
+    """Laws down, partitions across. ``n/j`` is not judged; an empty place is a check that did not run."""
+    table = Table(title="Checks", title_justify="left", caption="n/j: not judged", caption_justify="left")
+    table.add_column("check")
+    for run in runs:
+        table.add_column(run.partition, overflow="fold")
+    names = dict.fromkeys((check.asset, check.name) for run in runs for check in run.checks)
+    before = None
+    for asset, name in names:
+        if asset != before:
+            table.add_section()
+            table.add_row(Text(asset, style="bold"))
+            before = asset
+        marks = [
+            next((_MARKS[c.status] for c in run.checks if (c.asset, c.name) == (asset, name)), Text("")) for run in runs
+        ]
+        table.add_row(Text(f"  {name}"), *marks)
+    return table
+
+
+def remarks(runs: Sequence[PartitionRun]) -> list[Text]:
+    """A line for each check that did not pass, and for each failure."""
+    lines = [
+        Text.assemble(_MARKS[check.status], f" {run.partition} {check.name}: {check.said}")
+        for run in runs
+        for check in run.checks
+        if check.status in ("warned", "failed")
+    ]
+    return lines + [
+        Text.assemble((f"FAILED {run.partition} ", "bold red"), failure) for run in runs for failure in run.failures
+    ]
+
+
+def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]]) -> Table:
+    """Length statistics, one row per partition and section."""
+    table = Table(title="Lengths in tokens", title_justify="left")
+    columns = ("samples", "tokens", "mean", "min", "median", "p95", "max", "share_under_500", "cut_off_share")
+    table.add_column("partition")
+    table.add_column("section")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for partition, frame in statistics:
+        table.add_section()
+        for row in frame.iter_rows(named=True):
+            whole = row["section"] == "output"
+            table.add_row(partition if whole else "", row["section"], *(_figure(row[c], c) for c in columns))
+    return table
+
+
+def _figure(value: float | None, column: str) -> str:
+    if value is None:
+        return ""
+    if "share" in column:
+        return f"{value:.0%}"
+    return f"{value:,.1f}" if column == "mean" else f"{value:,}"
+
+
+def partitions_table(rows: Sequence[tuple[Partition, Sealed | None]]) -> Table:
+    """Every partition, where its prompts come from, and what is sealed of it."""
+    table = Table(title="Partitions", title_justify="left")
+    for column in ("partition", "source", "thinking", "max new tokens"):
+        table.add_column(column)
+    for column in ("rows", "generated", "failed", "refused"):
+        table.add_column(column, justify="right")
+    for partition, sealed in rows:
+        dataset = partition.dataset
+        counts = (
+            (sealed.rows, sealed.pointer.generated, sealed.pointer.failed, sealed.pointer.refused) if sealed else ()
+        )
+        table.add_row(
+            Text(partition.key, style="dim" if partition.trial else ""),
+            Text(dataset.source.rsplit("/", 1)[-1]),
+            "on" if dataset.thinking else "off",
+            f"{dataset.sampling.max_new_tokens:,}",
+            *(f"{count:,}" for count in counts),
+        )
+    return table

@@ -1,0 +1,313 @@
+"""``eagle3.yaml``: what may stand in it, how it is found, and what a person is told when it is wrong.
+
+What belongs here: settings models, their defaults and limits, loading. Not here: anything that acts on a setting.
+"""
+
+import os
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+CONFIG_VARIABLE = "EAGLE3_CONFIG"
+STORAGE_VARIABLE = "EAGLE3_STORAGE"
+TRIAL_SUFFIX = "-trial"
+
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
+SHARD_LIKE = re.compile(r".*-\d+of\d+")
+
+
+class ConfigError(Exception):
+    """The config cannot be used. The text names the file, the key and what is allowed."""
+
+
+class Settings(BaseModel):
+    """Base of all settings: unknown keys are errors, values cannot be changed after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sampling(Settings):
+    """Every parameter that decides which token comes next. All of them are recorded with every row."""
+
+    max_new_tokens: int = Field(512, ge=1, le=1_000_000, description="Cap on output tokens, the stop token included.")
+    temperature: float = Field(1.0, ge=0.0, le=10.0, description="0 takes the likeliest token (greedy).")
+    top_p: float = Field(1.0, gt=0.0, le=1.0, description="Smallest set of tokens holding this much probability.")
+    top_k: int = Field(-1, ge=-1, description="Only the k likeliest tokens; -1 for all.")
+    min_p: float = Field(0.0, ge=0.0, le=1.0, description="Only tokens at least this share of the likeliest.")
+    repetition_penalty: float = Field(1.0, gt=0.0, le=2.0, description="1 for none.")
+    stop_token_ids: tuple[int, ...] = Field((), description="Stop ids in addition to the model's own.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Each sample's own seed is derived from this one and its id.")
+
+    @field_validator("top_k")
+    @classmethod
+    def _top_k_is_not_zero(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("0 would allow no token; give -1 for all tokens, or 1 or more")
+        return value
+
+    @field_validator("stop_token_ids")
+    @classmethod
+    def _sorted_ids(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(i < 0 for i in value):
+            raise ValueError("token ids are not negative")
+        return tuple(sorted(set(value)))
+
+
+class Target(Settings):
+    """The model whose tokens the drafter shall learn."""
+
+    model: str = Field(
+        description="Directory of the checkpoint; relative to the config file. `demo` is the packaged model."
+    )
+    tokenizer: str | None = Field(None, description="Directory of the tokenizer, where it is not the model's.")
+    trust_remote_code: bool = Field(
+        False, description="Runs Python code that lies beside the model. Off unless you read it."
+    )
+    profile: str = Field(
+        "auto", description="Name of a built-in profile; auto finds it by the tokenizer's token names."
+    )
+    profile_overrides: dict[str, Any] = Field(
+        default_factory=dict, description="Single facts of the profile, corrected."
+    )
+    chat_template: str | None = Field(None, description="File with a chat template to use instead of the tokenizer's.")
+    template_arguments: dict[str, Any] = Field(
+        default_factory=dict, description="Extra arguments of the chat template."
+    )
+
+
+class TransformersEngineSettings(Settings):
+    """The embedded engine: any local checkpoint, in this process."""
+
+    kind: Literal["transformers"] = "transformers"
+    batch_size: int = Field(32, ge=1, le=4096, description="Prompts per padded batch.")
+    device: str = Field("auto", description="A torch device; auto takes a GPU where there is one.")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="float32 is what makes batches exact."
+    )
+    threads: int | None = Field(None, ge=1, le=512, description="CPU threads for torch; unset leaves torch's choice.")
+    logprob_share: float = Field(0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept.")
+
+
+EngineSettings = TransformersEngineSettings
+
+
+class Band(Settings):
+    """A range that a figure is expected in, both ends included."""
+
+    low: float = Field(ge=0)
+    high: float = Field(ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pair(cls, value: Any) -> Any:  # noqa: ANN401 - raw input
+        if isinstance(value, list | tuple):
+            if len(value) != 2:
+                raise ValueError("a band is two numbers: [low, high]")
+            return {"low": value[0], "high": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Band":
+        if self.low > self.high:
+            raise ValueError(f"the band's low end {self.low:g} is above its high end {self.high:g}")
+        return self
+
+    def __contains__(self, value: float) -> bool:
+        """Whether the value lies in the band, ends included."""
+        return self.low <= value <= self.high
+
+
+class LengthBand(Settings):
+    """How long outputs are expected to be, in tokens. What is left out is not judged."""
+
+    median: Band | None = None
+    p95: Band | None = None
+    share_under_500: Band | None = Field(None, description="Share of outputs shorter than 500 tokens, 0 to 1.")
+
+
+class Dataset(Settings):
+    """One source of prompts and how to generate on it."""
+
+    name: str = Field(description="Becomes the partition key: letters, digits, `_`, `.` and `-`.")
+    source: str = Field(description="JSONL file with OpenAI-style rows; relative to the config file.")
+    format: Literal["openai"] = Field("openai", description="Rows {id?, messages, tools?}.")
+    shards: int = Field(1, ge=1, le=10_000, description="Number of partitions. A shard should hold thousands of rows.")
+    samples_per_prompt: int = Field(1, ge=1, le=1_000)
+    thinking: bool = Field(True, description="Whether the chat template leaves reasoning to the target.")
+    sampling: Sampling = Field(default_factory=Sampling)
+    length_band: LengthBand = Field(default_factory=LengthBand)
+    quarantine_limit: float = Field(
+        0.01, ge=0.0, le=1.0, description="Share of quarantined rows above which it is refused."
+    )
+    coverage: float = Field(1.0, ge=0.0, le=1.0, description="Least share of sent prompts that must have an output.")
+
+    @field_validator("name")
+    @classmethod
+    def _slug(cls, value: str) -> str:
+        if not SLUG.fullmatch(value):
+            raise ValueError(
+                "only letters, digits, `_`, `.` and single `-` between them: it names files and partitions"
+            )
+        if value.endswith(TRIAL_SUFFIX) or SHARD_LIKE.fullmatch(value):
+            raise ValueError("must not end like a shard (-00of16) or a trial (-trial): those names are derived")
+        return value
+
+
+class Storage(Settings):
+    """Where everything that is made lies."""
+
+    root: str | None = Field(None, description="Directory or object-store URL; relative to the config file.")
+
+
+class Eagle3Config(Settings):
+    """The whole of ``eagle3.yaml``."""
+
+    target: Target
+    engine: Annotated[EngineSettings, Field(default_factory=TransformersEngineSettings)]
+    storage: Storage = Field(default_factory=Storage)
+    datasets: tuple[Dataset, ...] = Field(min_length=1)
+    trial_rows: int = Field(20, ge=1, le=10_000, description="Rows of a dataset's trial partition.")
+    law_effects: dict[str, Literal["warn"]] = Field(
+        default_factory=dict, description="Row laws lowered to warn, where breaking them is this target's habit."
+    )
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Eagle3Config":
+        names = [dataset.name for dataset in self.datasets]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ValueError(f"dataset names must differ; given twice: {', '.join(doubled)}")
+        return self
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return next(d for d in self.datasets if d.name == name)
+
+
+def config_path() -> Path:
+    """The config file: ``$EAGLE3_CONFIG``, or the packaged demo's."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    return Path(named) if named else Path(str(files("eagle3_assets.demo") / "eagle3.yaml"))
+
+
+def load_config(path: Path | None = None) -> Eagle3Config:
+    """Reads and checks a config; relative paths in it come back absolute.
+
+    Args:
+        path: the file; without one, the one that :func:`config_path` finds.
+
+    Raises:
+        ConfigError: unreadable, not YAML, or a key is wrong; one line for each fault with the key's path.
+    """
+    path = path or config_path()
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror} (set {CONFIG_VARIABLE} to your config)") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {_one_line(str(error))}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: must be a mapping with the keys target and datasets, not {type(raw).__name__}")
+    try:
+        config = Eagle3Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{path}: {line}" for line in _faults(error))) from None
+    return _resolved(config, path.resolve().parent)
+
+
+def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
+    def local(text: str) -> str:
+        return text if "://" in text else str((base / Path(text).expanduser()).resolve())
+
+    target = config.target
+    model = str(files("eagle3_assets.demo") / "model") if target.model == "demo" else local(target.model)
+    root = os.environ.get(STORAGE_VARIABLE)
+    if root:
+        root = root if "://" in root else str(Path(root).expanduser().resolve())
+    elif config.storage.root:
+        root = local(config.storage.root)
+    else:
+        root = str(Path.cwd() / ".eagle3" / "data")
+    return config.model_copy(
+        update={
+            "target": target.model_copy(
+                update={
+                    "model": model,
+                    "tokenizer": local(target.tokenizer) if target.tokenizer else None,
+                    "chat_template": local(target.chat_template) if target.chat_template else None,
+                }
+            ),
+            "storage": Storage(root=root),
+            "datasets": tuple(d.model_copy(update={"source": local(d.source)}) for d in config.datasets),
+        }
+    )
+
+
+def _faults(error: ValidationError) -> list[str]:
+    faults = error.errors()
+    places = [fault["loc"] for fault in faults]
+    # A list whose items are all wrong is reported as empty too: the items' own faults say more.
+    return [
+        f"{_key(place)}: {_explained(fault)}"
+        for fault, place in zip(faults, places, strict=True)
+        if not any(other != place and other[: len(place)] == place for other in places)
+    ]
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".") or "(top level)"
+
+
+def _explained(fault: Any) -> str:  # noqa: ANN401 - pydantic's error dictionary
+    kind, message = fault["type"], str(fault["msg"]).removeprefix("Value error, ")
+    if kind == "missing":
+        return "is required"
+    if kind == "extra_forbidden":
+        owner = _model_at(tuple(fault["loc"][:-1]))
+        allowed = f"; allowed here: {', '.join(owner.model_fields)}" if owner else ""
+        return f"is not a known key{allowed}"
+    return f"{message[:1].lower()}{message[1:]}, not {_shown(fault['input'])}"
+
+
+def _model_at(location: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The settings model which holds the keys at a place in the config."""
+    model: type[BaseModel] = Eagle3Config
+    for part in location:
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part)
+        inner = _inner_model(field.annotation) if field else None
+        if inner is None:
+            return None
+        model = inner
+    return model
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a type form
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in getattr(annotation, "__args__", ()) if (found := _inner_model(arg))), None)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - raw input
+    if isinstance(value, dict | list):
+        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()

@@ -1,0 +1,174 @@
+"""The data contract: the columns of every asset, as polars schemas. One fact, one place.
+
+What belongs here: column names, dtypes and what they mean. Not here: how a column is computed, where a file lies.
+Token ids are ``List(Int32)`` everywhere; an id that does not fit is refused by sample, never cast.
+"""
+
+import polars as pl
+
+TokenIds = pl.List(pl.Int32)
+"""The dtype of every column of token ids."""
+
+ROW_GROUP_ROWS = 2_000
+"""Rows in a parquet row group: small groups keep the peak memory of streaming reads and writes low."""
+
+
+def _schema(columns: dict[str, pl.DataType | type[pl.DataType]]) -> pl.Schema:
+    return pl.Schema(columns)
+
+
+PROMPTS = _schema(
+    {
+        "sample_id": pl.String,
+        "conversation_id": pl.String,
+        "turn": pl.Int32,
+        "sample_index": pl.Int32,
+        "messages": pl.String,
+        "tools": pl.String,
+        "source": pl.String,
+        "source_row": pl.Int64,
+    }
+)
+
+TOKENIZED_PROMPTS = _schema(
+    {
+        "sample_id": pl.String,
+        "prompt_ids": TokenIds,
+        "prompt_tokens": pl.Int32,
+        "thinking": pl.Boolean,
+        "status": pl.String,
+        "reason": pl.String,
+    }
+)
+
+RAW_GENERATIONS = _schema(
+    {
+        "sample_id": pl.String,
+        "status": pl.String,
+        "reason": pl.String,
+        "prompt_ids": TokenIds,
+        "output_ids": TokenIds,
+        "completion_tokens": pl.Int32,
+        "finish_type": pl.String,
+        "matched_stop": pl.String,
+        "finish_length": pl.Int32,
+        "server_prompt_tokens": pl.Int32,
+        "cached_tokens": pl.Int32,
+        "output_logprobs": pl.List(pl.Float32),
+        "logprob_kind": pl.String,
+        "text": pl.String,
+        "weight_version": pl.String,
+        "endpoint": pl.String,
+        "latency_s": pl.Float64,
+        "attempts": pl.Int32,
+        "sampling": pl.String,
+        "identity": pl.String,
+        "environment": pl.String,
+        "request_key": pl.String,
+        "ids_sha256": pl.String,
+    }
+)
+
+SAMPLE_FINDINGS = _schema(
+    {"sample_id": pl.String, "law": pl.String, "severity": pl.String, "index": pl.Int32, "detail": pl.String}
+)
+
+DECODED_PREVIEWS = _schema(
+    {
+        "sample_id": pl.String,
+        "stratum": pl.String,
+        "text": pl.String,
+        "reasoning_end": pl.Int32,
+        "completion_tokens": pl.Int32,
+        "finish_type": pl.String,
+        "findings": pl.List(pl.String),
+        "spans": pl.List(pl.Struct({"kind": pl.String, "start": pl.Int32, "end": pl.Int32})),
+    }
+)
+
+LENGTH_STATISTICS = _schema(
+    {
+        "section": pl.String,
+        "samples": pl.Int64,
+        "tokens": pl.Int64,
+        "mean": pl.Float64,
+        "min": pl.Int32,
+        "p05": pl.Int32,
+        "p25": pl.Int32,
+        "median": pl.Int32,
+        "p75": pl.Int32,
+        "p95": pl.Int32,
+        "max": pl.Int32,
+        "share_under_500": pl.Float64,
+        "cut_off_share": pl.Float64,
+        "tool_call_share": pl.Float64,
+    }
+)
+
+TRAINING_SAMPLES = _schema(
+    {
+        "id": pl.String,
+        "conversation_id": pl.String,
+        "input_ids": TokenIds,
+        "loss_mask": pl.List(pl.UInt8),
+        "metadata": pl.String,
+    }
+)
+
+COLUMN_MEANINGS: dict[str, str] = {
+    "sample_id": "conversation, turn and sample index: unique in a dataset",
+    "conversation_id": "the source's id, or a hash of the conversation's content",
+    "turn": "index of the assistant turn to generate among the conversation's messages",
+    "sample_index": "0-based number of this sample of the same prompt",
+    "messages": "the conversation up to the turn, canonical JSON",
+    "tools": "declared tools in OpenAI's shape, canonical JSON; null without tools",
+    "source": "file that the row comes from",
+    "source_row": "1-based line in that file",
+    "prompt_ids": "ids of the rendered prompt; in raw_generations, as sent",
+    "prompt_tokens": "number of prompt ids",
+    "thinking": "whether the prompt leaves reasoning to the target",
+    "status": "tokenized_prompts: ready or refused; raw_generations: generated, failed or refused_prompt",
+    "reason": "why a row was refused or failed; null otherwise",
+    "output_ids": "exactly the ids that the target emitted, the stop token included",
+    "completion_tokens": "number of output ids as the engine counted them",
+    "finish_type": "stop or length, in SGLang's words",
+    "matched_stop": "what ended the output as JSON: an id, or a string; null where the cap did",
+    "finish_length": "the cap that the engine says it applied, in tokens",
+    "server_prompt_tokens": "number of prompt ids as the engine counted them",
+    "cached_tokens": "prompt ids that the engine took from its prefix cache",
+    "output_logprobs": "natural-log probability of each output id, where recorded",
+    "logprob_kind": "sampled (after temperature) or model (before it)",
+    "text": "the engine's own decoded text, where recorded",
+    "weight_version": "the engine's name for the weights that produced the row",
+    "endpoint": "which server answered; embedded for the engine in this process",
+    "latency_s": "seconds between asking and answer",
+    "attempts": "how many times the request was sent",
+    "sampling": "every sampling parameter of the request, canonical JSON",
+    "identity": "fingerprint of what decides the tokens",
+    "environment": "fingerprint of engine, versions and flags",
+    "request_key": "hash of sample, prompt ids and identity: what resume and accounting go by",
+    "ids_sha256": "sha256 of prompt and output ids, taken at capture",
+    "stratum": "why this sample was chosen",
+    "reasoning_end": "index of the end-of-reasoning id in the output ids, -1 where absent",
+    "findings": "laws that this sample breaks",
+    "spans": "sections of the output: kind, first index, index after the last",
+    "section": "output, or its parts: reasoning and answer (tool calls included)",
+    "samples": "generated outputs",
+    "tokens": "tokens in all of them",
+    "mean": "tokens per output",
+    "min": "tokens of the shortest",
+    "p05": "tokens: 5 % of the outputs are not longer",
+    "p25": "tokens: a quarter of the outputs are not longer",
+    "median": "tokens: half of the outputs are not longer",
+    "p75": "tokens: three quarters of the outputs are not longer",
+    "p95": "tokens: 95 % of the outputs are not longer",
+    "max": "tokens of the longest",
+    "share_under_500": "share shorter than 500 tokens",
+    "cut_off_share": "share that ended at the cap",
+    "tool_call_share": "share that opens a tool call",
+    "id": "the sample id",
+    "input_ids": "prompt ids followed by output ids",
+    "loss_mask": "0 for each prompt id, 1 for each output id; unshifted",
+    "metadata": "where the sample comes from, JSON",
+}
+"""What each column holds, shown in the Dagster UI's column schema."""

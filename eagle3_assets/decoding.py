@@ -1,0 +1,229 @@
+"""Outputs decoded for a person's eyes: exactly from their ids, and safe to show on a terminal.
+
+What belongs here: choosing samples, text of ids, the form in which one sample is shown. Not here: reading files and
+partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
+
+Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_text` or
+:func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Literal, Protocol
+
+from eagle3_assets.tokens.profile import TargetProfile
+from eagle3_assets.tokens.safe_text import visible
+
+Kind = Literal["text", "structural", "unknown", "heading"]
+
+# How byte-level BPE spells the bytes that are not printable, from GPT-2 on: the first free code points above 255.
+_PRINTABLE_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
+_BYTE_OF = {chr(b): b for b in _PRINTABLE_BYTES} | {
+    chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in _PRINTABLE_BYTES)
+}
+_BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class ReadableTokenizer(Protocol):
+    """The part of a transformers tokenizer that decoding uses."""
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        """Tokens beside the trained vocabulary, by id."""
+        ...
+
+    def get_vocab(self) -> dict[str, int]:
+        """Every token's text and id."""
+        ...
+
+    def decode(
+        self, token_ids: Sequence[int], *, skip_special_tokens: bool = ..., clean_up_tokenization_spaces: bool = ...
+    ) -> Any:  # noqa: ANN401 - a str
+        """The text of ids."""
+        ...
+
+    def convert_ids_to_tokens(self, ids: int) -> Any:  # noqa: ANN401 - a str
+        """One token as the vocabulary spells it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of what is shown, and what it is."""
+
+    text: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One output to show."""
+
+    sample_id: str
+    output_ids: Sequence[int]
+    prompt_ids: Sequence[int] | None = None
+    """None where the prompt was not recorded."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A tokenizer, and which of its ids have a meaning of their own."""
+
+    tokenizer: ReadableTokenizer
+    profile: TargetProfile | None
+    """None where no profile describes the tokenizer."""
+
+    @cached_property
+    def known_ids(self) -> frozenset[int]:
+        """Ids that have a text."""
+        return frozenset(self.tokenizer.get_vocab().values()) | frozenset(self.tokenizer.added_tokens_decoder)
+
+    @cached_property
+    def structural_ids(self) -> frozenset[int]:
+        """Added tokens and those that the profile names."""
+        named = frozenset(self.profile.tokens) if self.profile else frozenset()
+        return frozenset(self.tokenizer.added_tokens_decoder) | named
+
+    @property
+    def reasoning_end_id(self) -> int | None:
+        """Id of the end-of-reasoning token, where the profile has one."""
+        return self.profile.reasoning_end if self.profile else None
+
+    def reasoning_end(self, output_ids: Sequence[int]) -> int:
+        """Index of the first end-of-reasoning id, -1 where there is none. Ids count: plain tokens can spell it, too."""
+        end = self.reasoning_end_id
+        return output_ids.index(end) if end is not None and end in output_ids else -1
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The whole text, structural tokens included, unknown ids marked. Not yet safe to show."""
+        runs = groupby(ids, key=self.known_ids.__contains__)
+        return "".join(self._decoded(list(run)) if known else _marked(run) for known, run in runs)
+
+    def pieces(self, ids: Sequence[int]) -> list[Piece]:
+        """The same text, cut around structural and unknown tokens."""
+        pieces = [
+            Piece(_marked(run) if kind == "unknown" else self._decoded(list(run)), kind)
+            for kind, run in groupby(ids, key=self._kind)
+        ]
+        # Some decoders look across tokens, for a leading space or a character in several: the whole text is the truth.
+        whole = self.text(ids)
+        return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
+
+    def rows(self, ids: Sequence[int]) -> Iterator[Piece]:
+        """One line for each token, made safe: index, id, and its text or bytes as a Python literal."""
+        index_width, id_width = len(str(len(ids))), max((len(str(i)) for i in ids), default=1)
+        pending = b""
+        for index, token_id in enumerate(ids):
+            kind = self._kind(token_id)
+            if kind == "unknown":
+                pending, literal = b"", _marked([token_id])
+            else:
+                pending, literal = self._literal(token_id, pending)
+            yield Piece(f"{index:>{index_width}}  {token_id:>{id_width}}  {literal}", kind)
+
+    def _literal(self, token_id: int, pending: bytes) -> tuple[bytes, str]:
+        """A token's text as a literal; of a part of a character its bytes, and with the last part the character.
+
+        Args:
+            token_id: a known id.
+            pending: bytes of the characters begun by the tokens before.
+
+        Returns:
+            The bytes still pending, and the literal.
+        """
+        text = self._decoded([token_id])
+        if "\ufffd" not in text:
+            return b"", repr(text)
+        spelled = str(self.tokenizer.convert_ids_to_tokens(token_id))
+        raw = _token_bytes(spelled)
+        if raw is None:
+            return b"", repr(text)
+        try:
+            completed = (pending + raw).decode()
+        except UnicodeDecodeError:
+            return pending + raw, repr(raw)
+        return b"", f"{raw!r} completes {completed!r}" if pending else repr(completed)
+
+    def _kind(self, token_id: int) -> Kind:
+        if token_id not in self.known_ids:
+            return "unknown"
+        return "structural" if token_id in self.structural_ids else "text"
+
+    def _decoded(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def shown_text(text: str) -> str:
+    """Text with everything a terminal would act on made visible; line feeds and tabs stay."""
+    return visible(text, keep_lines=True)
+
+
+def shown_line(text: str) -> str:
+    """Text made safe in one line: line feeds and tabs are made visible, too."""
+    return visible(text)
+
+
+def header(sample: Sample, decoder: Decoder) -> str:
+    """A sample's first line."""
+    return (
+        f"===== sample_id={shown_line(sample.sample_id)} tokens={len(sample.output_ids)}"
+        f" response@{decoder.reasoning_end(sample.output_ids)} ====="
+    )
+
+
+def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: bool = False) -> Iterator[Piece]:
+    """All that is shown of a sample, safe as it is, line ends included.
+
+    Args:
+        sample: what to show.
+        decoder: of the target that made it.
+        ids: a row for each token instead of the text.
+        prompt: the prompt before the output, both under a heading.
+    """
+    yield Piece(f"{header(sample, decoder)}\n", "heading")
+    if prompt:
+        if sample.prompt_ids is None:
+            yield Piece("----- prompt: not recorded -----\n", "heading")
+        else:
+            yield Piece(f"----- prompt: tokens={len(sample.prompt_ids)} -----\n", "heading")
+            yield from _body(sample.prompt_ids, decoder, ids_shown=ids)
+        yield Piece("----- output -----\n", "heading")
+    yield from _body(sample.output_ids, decoder, ids_shown=ids)
+
+
+def spread(lengths: Sequence[int], count: int) -> list[int]:
+    """Positions at even quantiles of the lengths, the shortest and the longest among them, short to long.
+
+    Equal lengths are taken in their order, so the choice is the same every time. One alone is the median.
+    """
+    ordered = sorted(range(len(lengths)), key=lambda position: (lengths[position], position))
+    last = len(ordered) - 1
+    if count > last:
+        return ordered
+    if count == 1:
+        return [ordered[last // 2]]
+    return [ordered[step * last // (count - 1)] for step in range(count)]
+
+
+def _body(ids: Sequence[int], decoder: Decoder, *, ids_shown: bool) -> Iterator[Piece]:
+    if ids_shown:
+        yield from (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
+        return
+    yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(ids))
+    yield Piece("\n", "text")
+
+
+def _marked(ids: Iterable[int]) -> str:
+    return "".join(f"<id {token_id}>" for token_id in ids)
+
+
+def _token_bytes(spelled: str) -> bytes | None:
+    """The bytes of a token as byte-level BPE or byte fallback (``<0xE4>``) spell them, None in other spellings."""
+    if fallback := _BYTE_FALLBACK.fullmatch(spelled):
+        return bytes.fromhex(fallback[1])
+    if all(character in _BYTE_OF for character in spelled):
+        return bytes(_BYTE_OF[character] for character in spelled)
+    return None

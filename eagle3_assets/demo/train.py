@@ -1,0 +1,98 @@
+"""Makes the demo target from nothing: `python -m eagle3_assets.demo.train --out DIR`.
+
+Belongs here: the recipe (seeds, sizes, steps) and the command line. Does not belong here: the parts it puts together.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from eagle3_assets.demo.batches import make_batches
+from eagle3_assets.demo.corpus import demo_prompt_texts, make_samples
+from eagle3_assets.demo.evaluate import evaluate, held_out_cases
+from eagle3_assets.demo.model import Schedule, Sizes, new_model, save_model, train
+from eagle3_assets.demo.tokenizer import plain_texts, save_tokenizer, train_tokenizer
+
+TOKENIZER_SEED = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the weights.
+
+    Attributes:
+        seed: decides conversations, order and first weights; the tokenizer has its own seed, so that ids stay.
+        sizes: the network's sizes.
+        schedule: steps and learning rates.
+        batch_tokens: tokens in a batch, padding included.
+        tokenizer_samples: conversations that the BPE is trained on.
+    """
+
+    seed: int = 7
+    sizes: Sizes = field(default_factory=Sizes)
+    schedule: Schedule = field(default_factory=lambda: Schedule(steps=2400))
+    batch_tokens: int = 3072
+    tokenizer_samples: int = 6000
+
+
+def make_model(out: Path, recipe: Recipe) -> None:
+    """Trains tokenizer and model and writes the model directory.
+
+    Args:
+        out: the model directory, made where it is missing.
+        recipe: all that decides the weights.
+    """
+    import torch
+
+    # One thread: sums are then always taken in the same order, and the same seed gives the same weights.
+    torch.set_num_threads(1)
+    out.mkdir(parents=True, exist_ok=True)
+    texts = (
+        text
+        for sample in islice(make_samples(TOKENIZER_SEED), recipe.tokenizer_samples)
+        for text in plain_texts(sample)
+    )
+    tokenizer = train_tokenizer(texts)
+    save_tokenizer(tokenizer, out)
+    held_out = demo_prompt_texts() | {case.sample.text_key() for case in held_out_cases()}
+    batches = make_batches(
+        make_samples(recipe.seed, held_out=held_out),
+        tokenizer,
+        seed=recipe.seed,
+        batch_tokens=recipe.batch_tokens,
+    )
+    model = new_model(tokenizer, recipe.sizes, recipe.seed)
+    _say(f"{sum(p.numel() for p in model.parameters()):,} parameters")
+    train(model, batches, recipe.schedule, _say)
+    save_model(model, tokenizer, out)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line.
+
+    Args:
+        argv: arguments without the program's name; `sys.argv` where left out.
+    """
+    recipe = Recipe()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="the model directory to write")
+    parser.add_argument("--seed", type=int, default=recipe.seed)
+    parser.add_argument("--steps", type=int, default=recipe.schedule.steps)
+    arguments = parser.parse_args(argv)
+    started = time.monotonic()
+    make_model(arguments.out, Recipe(seed=arguments.seed, schedule=Schedule(steps=arguments.steps)))
+    _say(f"trained in {time.monotonic() - started:.0f} s")
+    _say(evaluate(arguments.out))
+
+
+if __name__ == "__main__":
+    main()

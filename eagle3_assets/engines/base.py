@@ -1,0 +1,116 @@
+"""The contract between the generation loop and whatever generates.
+
+What belongs here: the request, the reply, the errors and the protocol. Not here: any engine, any retry, any storage.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from eagle3_assets.config import Sampling
+
+
+class EngineError(Exception):
+    """The base of an engine's errors; its text is for the person who started the run."""
+
+
+class EngineUnavailableError(EngineError):
+    """The engine cannot run at all: a missing package, a missing model directory, a server that never came up."""
+
+
+class RequestRefusedError(EngineError):
+    """This request will never work (too long, an id outside the vocabulary): a failure row at once, no retry."""
+
+
+class TransientEngineError(EngineError):
+    """This request may work when sent again: connection lost, server busy, aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt to be continued."""
+
+    key: str
+    sample_id: str
+    prompt_ids: list[int]
+    sampling: Sampling
+    seed: int
+    """Seed of this sample alone, so that a result does not depend on what else is generated with it."""
+    want_logprobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What the target emitted for one request, as the engine reports it: nothing stripped, nothing decoded."""
+
+    output_ids: list[int]
+    completion_tokens: int
+    """The engine's own count, which a law compares with ``len(output_ids)``."""
+    finish_type: str
+    """``stop`` or ``length``, as SGLang words it; anything else is a fault."""
+    matched_stop: int | str | None
+    """The stop id or stop string that ended the output."""
+    finish_length: int | None
+    """The cap in tokens that was applied, where ``finish_type`` is ``length``."""
+    prompt_tokens: int
+    endpoint: str
+    latency_s: float
+    cached_tokens: int | None = None
+    output_logprobs: list[float] | None = None
+    """Natural log, one for each output id."""
+    logprob_kind: str | None = None
+    """``sampled``: after temperature and truncation; ``model``: the raw distribution."""
+    text: str | None = None
+    weight_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an engine says of itself."""
+
+    weights: str
+    """Goes into the identity; see ``Identity.weights``."""
+    stop_token_ids: tuple[int, ...]
+    """Stop ids of the model's configs and tokenizer, without the request's own."""
+    vocab_size: int
+    """Of the model's config: ids at or beyond it must never be sent."""
+    context_length: int
+    """Prompt and output together, in tokens."""
+    environment: dict[str, Any] = field(default_factory=dict)
+    """Versions, flags, endpoints: recorded and shown, no part of the identity. Holds no secret."""
+
+
+class Engine(Protocol):
+    """A source of generations. Its methods are coroutines; ``generate`` runs concurrently, up to ``capacity`` at once.
+
+    The methods may be awaited from different event loops, one after another: what belongs to a loop is made in it.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """How many requests the engine wants in flight."""
+        ...
+
+    async def start(self) -> Description:
+        """Loads the model or asks the servers, and says what they are.
+
+        Raises:
+            EngineUnavailableError: with what is missing and what to install or start.
+        """
+        ...
+
+    async def generate(self, request: Request) -> Generation:
+        """Continues one prompt.
+
+        Raises:
+            RequestRefusedError: the request can never work.
+            TransientEngineError: the request may be sent again.
+        """
+        ...
+
+    async def healthy(self) -> bool:
+        """Whether a request sent now has a chance."""
+        ...
+
+    async def close(self) -> None:
+        """Frees what ``start`` took. May be called twice."""
+        ...

@@ -1,0 +1,66 @@
+"""Files that appear whole or not at all, on a local disk and on an object store.
+
+What belongs here: temporary names, fsync, rename, upload. Not here: what the files mean.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from upath import UPath
+
+_LOCAL_PROTOCOLS = ("", "file", "local")
+
+
+def local_path(path: UPath) -> Path | None:
+    """The same place as a plain path, or None where it is no local one."""
+    return Path(path.path) if path.protocol in _LOCAL_PROTOCOLS else None
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes renames and new names in a directory outlive a power failure."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def publish(temporary: Path, target: UPath) -> None:
+    """Gives a finished local file its name, replacing what had it.
+
+    Locally an fsync and a rename; the temporary file must then be on the same file system. On an object store an
+    upload, which appears only when it is complete.
+
+    Args:
+        temporary: the finished file; gone afterwards.
+        target: its place.
+
+    Raises:
+        OSError: it could not be written; what was at ``target`` before is still there.
+    """
+    place = local_path(target)
+    if place is None:
+        with temporary.open("rb") as source, target.open("wb") as sink:
+            shutil.copyfileobj(source, sink, 8 << 20)
+        temporary.unlink()
+        return
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(place)
+    sync_directory(place.parent)
+
+
+def write_text(target: UPath, text: str) -> None:
+    """Writes a small file so that a reader sees the old or the new content, never a part.
+
+    Raises:
+        OSError: it could not be written; the old content is still there.
+    """
+    place = local_path(target)
+    if place is None:
+        target.write_text(text, encoding="utf-8")
+        return
+    temporary = place.with_name(f".{place.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    publish(temporary, target)

@@ -1,0 +1,357 @@
+"""The journal: where every finished row of an unfinished partition lies, one JSON object a line.
+
+What belongs here: one writer's lock, appending, recovery after a crash, finding a row again. Not here: what a row holds
+(``rows``), which rows are wanted (``plan``).
+
+    {"kind": "header", "id": ..., "identity": {...}, "fresh": false}
+    {"kind": "environment", "digest": ..., "environment": {...}}
+    {"kind": "row", "request_key": ..., "status": ..., ...}
+
+A row is acknowledged when ``append`` returns: from then on it survives the end of the process, however sudden. Against
+a power failure it is safe after the next group commit, at most 16 rows or one second later.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from eagle3_assets.generation.errors import JournalError
+from eagle3_assets.identity import Identity
+
+FILE = "journal.jsonl"
+LOCK = "journal.lock"
+SYNC_RECORDS = 16
+SYNC_SECONDS = 1.0
+
+Row = dict[str, Any]
+
+
+class Header(BaseModel):
+    """The journal's first record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    identity: Identity
+    fresh: bool
+    """Whether it makes a new file instead of extending the current one."""
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    """One record as one line of ASCII, so that any text survives, lone surrogates and line separators too."""
+    return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Row | None:
+    """The record of a line with its newline, or None where it is none: cut off, or damaged."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    match record.get("kind"):
+        case "header" | "environment":
+            return record
+        case "row":
+            return record if _is_key(record.get("request_key")) and isinstance(record.get("status"), str) else None
+        case _:
+            return None
+
+
+class Journal:
+    """One partition's journal, held by one writer. Use it as a context manager; not from several threads."""
+
+    def __init__(self, directory: Path) -> None:
+        """Takes the lock, cuts off what a crash left unfinished, and indexes the rest.
+
+        Args:
+            directory: of this partition alone, on a local file system; made where it is missing.
+
+        Raises:
+            JournalError: another writer lives, the directory cannot be written, or a record in the middle is damaged.
+        """
+        self.path = directory / FILE
+        self.header: Header | None = None
+        self.environment: tuple[str, dict[str, Any]] | None = None
+        """Digest and content of the environment that the newest rows belong to."""
+        self.torn_bytes = 0
+        self._offsets: dict[bytes, int] = {}
+        self._failed: set[bytes] = set()
+        self._end = 0
+        self._unsynced = 0
+        self._synced_at = time.monotonic()
+        self._reader: BinaryIO | None = None
+        self._file = self._lock = -1
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(directory / LOCK)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._recover()
+        except OSError as error:
+            self.close()
+            raise self._error("cannot be opened", error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes, whatever happened."""
+        self.close()
+
+    def __len__(self) -> int:
+        """How many requests have a row."""
+        return len(self._offsets)
+
+    def status(self, key: bytes) -> str | None:
+        """``generated`` or ``failed``, or None for a request without a row."""
+        if key not in self._offsets:
+            return None
+        return "failed" if key in self._failed else "generated"
+
+    def generated(self) -> Iterator[bytes]:
+        """The requests that have an output."""
+        return (key for key in self._offsets if key not in self._failed)
+
+    def row(self, key: bytes) -> Row:
+        """A request's row, read from the file.
+
+        Raises:
+            KeyError: it has none.
+            JournalError: the file cannot be read or changed under us.
+        """
+        offset = self._offsets[key]
+        try:
+            if self._reader is None:
+                self._reader = self.path.open("rb")
+            self._reader.seek(offset)
+            record = decode(self._reader.readline())
+        except OSError as error:
+            raise self._error("cannot be read", error) from error
+        if record is None or bytes.fromhex(record["request_key"]) != key:
+            raise JournalError(
+                f"{self.path}: the record at byte {offset} changed while it was in use; nothing was deleted"
+            )
+        del record["kind"]
+        return record
+
+    def begin(self, identity: Identity, *, fresh: bool) -> None:
+        """Writes the header of an empty journal."""
+        self.header = Header(id=uuid.uuid4().hex, identity=identity, fresh=fresh)
+        self._write(encode({"kind": "header", **self.header.model_dump(mode="json")}))
+
+    def note_environment(self, name: str, environment: Mapping[str, Any]) -> None:
+        """Says which environment the rows from here on belong to."""
+        self.environment = (name, dict(environment))
+        self._write(encode({"kind": "environment", "digest": name, "environment": environment}))
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Adds a row. It replaces an earlier failed row of the same request, never a generated one.
+
+        Args:
+            row: holds ``request_key`` (32 hex digits) and ``status`` (generated or failed).
+
+        Raises:
+            JournalError: the disk is full, read-only or broken. All rows before this one are kept.
+        """
+        offset = self._end
+        self._write(encode({"kind": "row", **row}))
+        self._index(row, offset)
+        self._unsynced += 1
+        self.sync_if_due()
+
+    def sync_if_due(self) -> None:
+        """Commits where 16 rows or one second have passed since the last commit."""
+        late = time.monotonic() - self._synced_at >= SYNC_SECONDS
+        if self._unsynced >= SYNC_RECORDS or (self._unsynced and late):
+            self.sync()
+
+    def sync(self) -> None:
+        """Commits to the disk.
+
+        Raises:
+            JournalError: the disk reports an error; rows since the last commit may not survive a power failure.
+        """
+        try:
+            getattr(os, "fdatasync", os.fsync)(self._file)
+        except OSError as error:
+            raise self._error("cannot be committed to disk", error) from error
+        self._unsynced = 0
+        self._synced_at = time.monotonic()
+
+    def discard(self) -> None:
+        """Deletes the records: they are all in a sealed file."""
+        try:
+            os.ftruncate(self._file, 0)
+            os.lseek(self._file, 0, os.SEEK_SET)
+        except OSError as error:
+            raise self._error("cannot be emptied", error) from error
+        self._forget()
+
+    def set_aside(self) -> Path:
+        """Keeps the records in a file beside, which nothing reads again, and starts empty.
+
+        Returns:
+            that file.
+        """
+        name = self.header.identity.fingerprint if self.header else "journal"
+        number = 1
+        while (aside := self.path.with_name(f"{name}-{number}.set-aside.jsonl")).exists():
+            number += 1
+        try:
+            self.sync()
+            self.path.rename(aside)
+            os.close(self._file)
+            self._file = -1
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise self._error("cannot be set aside", error) from error
+        self._forget()
+        return aside
+
+    def close(self) -> None:
+        """Commits and lets the lock go. May be called twice."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        try:
+            if self._file >= 0 and self._unsynced:
+                self.sync()
+        finally:
+            for handle in (self._file, self._lock):
+                if handle >= 0:
+                    os.close(handle)
+            self._file = self._lock = -1
+
+    def _forget(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._offsets.clear()
+        self._failed.clear()
+        self.header = self.environment = None
+        self._end = self._unsynced = 0
+
+    def _write(self, data: bytes) -> None:
+        try:
+            written = os.write(self._file, data)
+            while written < len(data):  # a disk that fills up takes a part first and says so at the next write
+                written += os.write(self._file, data[written:])
+        except OSError as error:
+            self._drop_part()
+            raise self._error("cannot be written", error) from error
+        self._end += len(data)
+
+    def _drop_part(self) -> None:
+        """Takes an unfinished record off the end. Where even that fails, the next opening does it."""
+        try:
+            os.ftruncate(self._file, self._end)
+            os.lseek(self._file, self._end, os.SEEK_SET)
+        except OSError:
+            return
+
+    def _recover(self) -> None:
+        first_bad = bad = bad_bytes = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                record = decode(line)
+                if record is None:
+                    first_bad, bad, bad_bytes = first_bad or number, bad + 1, bad_bytes + len(line)
+                # A crash can only spoil the end, and no more of it than one commit holds.
+                if (record is not None and bad) or bad > SYNC_RECORDS:
+                    raise JournalError(
+                        f"{self.path}: line {first_bad} is damaged, and not by an unfinished write at the end. Nothing "
+                        f"was changed. Remove the damaged lines to have their prompts asked again, or move the file "
+                        f"away."
+                    )
+                if record is not None:
+                    self._take(record, number)
+                    self._end += len(line)
+        self.torn_bytes = bad_bytes
+        if bad_bytes:
+            os.ftruncate(self._file, self._end)
+            os.fsync(self._file)
+        os.lseek(self._file, self._end, os.SEEK_SET)
+
+    def _take(self, record: Row, number: int) -> None:
+        match record["kind"]:
+            case "header":
+                try:
+                    self.header = Header.model_validate({k: v for k, v in record.items() if k != "kind"})
+                except ValidationError as error:
+                    raise JournalError(
+                        f"{self.path}: line {number} is not a header that this version reads: "
+                        f"{error.errors()[0]['msg']}. "
+                        f"Nothing was changed. Finish it with the version that began it, or move the file away."
+                    ) from None
+            case "environment":
+                self.environment = (str(record.get("digest")), dict(record.get("environment") or {}))
+            case _:
+                if self.header is None:
+                    raise JournalError(f"{self.path}: line {number} is a row, but no header stands before it")
+                self._index(record, self._end)
+
+    def _index(self, row: Mapping[str, Any], offset: int) -> None:
+        key = bytes.fromhex(row["request_key"])
+        if self.status(key) == "generated":
+            return
+        self._offsets[key] = offset
+        if row["status"] == "failed":
+            self._failed.add(key)
+        else:
+            self._failed.discard(key)
+
+    def _error(self, what: str, error: OSError) -> JournalError:
+        advice = {
+            errno.ENOSPC: "The disk is full: make room, then run again to continue.",
+            errno.EDQUOT: "Your quota is used up: make room, then run again to continue.",
+            errno.EFBIG: "The file may not grow further (ulimit -f): raise the limit, then run again to continue.",
+            errno.EROFS: "The file system is read-only: choose another directory for the journal.",
+            errno.EACCES: "Permission is missing: choose another directory for the journal.",
+            errno.ENOLCK: "The file system has no locks: choose a directory on a local disk.",
+            errno.EOPNOTSUPP: "The file system has no locks: choose a directory on a local disk.",
+        }.get(error.errno or 0, "")
+        kept = f" The {len(self):,} finished rows in it are kept." if self._offsets else ""
+        return JournalError(f"{self.path}: {what}: {error.strerror or error}. {advice}{kept}".rstrip())
+
+
+def _locked(path: Path) -> int:
+    """An open, locked file naming its holder. The kernel frees the lock with the process, however that ends."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "an unknown process"
+        os.close(handle)
+        raise JournalError(
+            f"{path}: this partition is being generated by {holder}. Wait for it, or end it and run again: its "
+            f"finished rows are kept."
+        ) from None
+    except OSError:
+        os.close(handle)
+        raise
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return handle
+
+
+def _is_key(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 32 and not set(value) - set("0123456789abcdef")

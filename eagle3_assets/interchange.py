@@ -1,0 +1,305 @@
+"""The interchange format ``raw_responses.jsonl``: outputs as ids, one JSON object a line, without loss both ways.
+
+    {"sample_id": "c17-1-0", "output_ids": [9906, 163586], "completion_tokens": 2}
+
+What a line must hold:
+- ``sample_id``: a string that is not empty; a whole number is taken as its digits.
+- ``output_ids``: a list of whole numbers from 0 to 2**31 - 1. An empty list is read: whether it may be is for the laws.
+- ``completion_tokens``: a whole number in the same range; null where the engine did not say. The key must be there.
+- ``prompt_ids``: optional, a list like ``output_ids``; null is the same as absent.
+- Any further keys are kept as they are.
+
+The file is UTF-8, with or without a byte order mark; lines end with LF or CRLF; blank lines are skipped. JSON is meant
+strictly: no NaN or Infinity, no key twice in an object. A line that is not all of this is refused with its number and
+the reason, never repaired, and the lines after it are read.
+
+What belongs here: reading, writing, and what makes a line unreadable. Not here: whether ids are right for a target
+(``tokens`` has the laws), parquet.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+MAX_ID = 2**31 - 1
+"""Ids are stored as int32; one beyond is refused, never cast."""
+
+MAX_LINE_BYTES = 64 << 20
+"""A longer line is refused unread, so that a file without line ends cannot fill the memory."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NAMED_KEYS = ("sample_id", "output_ids", "completion_tokens", "prompt_ids")
+
+
+class InterchangeError(Exception):
+    """A file cannot be opened, read or written as a whole, or a record is not one that a line could hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One output as ids."""
+
+    sample_id: str
+    output_ids: list[int]
+    completion_tokens: int | None
+    prompt_ids: list[int] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the line, as JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line that holds a record."""
+
+    line: int
+    """1-based, blank lines counted."""
+    offset: int
+    """Of the line's first byte: :func:`read_row_at` finds it again."""
+    record: Record
+    earlier_line: int | None = None
+    """Line that holds the same sample id already; such a row is a record like any other, and a fault of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A line that does not hold a record."""
+
+    line: int
+    sample_id: str | None
+    """Where the line says it."""
+    reason: str
+    """Goes on from the line's number: ``is not JSON: ...``. May quote the line: make it safe before showing it."""
+
+
+def read_rows(file: BinaryIO) -> Iterator[Row | Refusal]:
+    """Reads a file line by line, in order, in memory that does not grow with the file but for the sample ids.
+
+    Args:
+        file: opened for reading bytes, at its beginning.
+
+    Raises:
+        InterchangeError: reading fails.
+    """
+    lines: dict[str, int] = {}
+    for number, offset, line in _numbered_lines(file):
+        if isinstance(line, _TooLong):
+            yield Refusal(number, None, f"is longer than {MAX_LINE_BYTES >> 20} MiB")
+        elif line.removeprefix(BYTE_ORDER_MARK).strip():
+            row = _row(number, offset, line)
+            if isinstance(row, Row):
+                earlier = lines.setdefault(row.record.sample_id, number)
+                if earlier != number:
+                    row = Row(number, offset, row.record, earlier)
+            yield row
+
+
+def read_row_at(file: BinaryIO, line: int, offset: int) -> Row | Refusal:
+    """Reads one line again, where :func:`read_rows` found it.
+
+    Raises:
+        InterchangeError: the file does not seek, or reading fails.
+    """
+    try:
+        file.seek(offset)
+        return _row(line, offset, file.readline(MAX_LINE_BYTES))
+    except OSError as error:
+        raise InterchangeError(f"line {line} cannot be read again: {error.strerror or error}") from error
+
+
+def encode_record(record: Record) -> bytes:
+    """One line, its line end included; ASCII only, so that no tool along the way can garble it.
+
+    Raises:
+        InterchangeError: the record is not one that the reader would take.
+    """
+    line: dict[str, Any] = {
+        "sample_id": record.sample_id,
+        "output_ids": record.output_ids,
+        "completion_tokens": record.completion_tokens,
+    }
+    if record.prompt_ids is not None:
+        line["prompt_ids"] = record.prompt_ids
+    shadowing = [key for key in record.extra if key in NAMED_KEYS]
+    if shadowing:
+        raise InterchangeError(f"record {record.sample_id!r}: {shadowing[0]!r} is no further key")
+    if not isinstance(record.sample_id, str):
+        raise InterchangeError(
+            f"record {record.sample_id!r}: {_FaultError.kind('sample_id', record.sample_id, 'a string')}"
+        )
+    try:
+        _record_of(line)
+        return json.dumps(line | dict(record.extra), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    except (_FaultError, TypeError, ValueError, RecursionError) as error:
+        raise InterchangeError(f"record {record.sample_id!r}: {error}") from None
+
+
+def write_records(records: Iterable[Record], path: Path) -> int:
+    """Writes a file as the records come; it is there whole or not at all.
+
+    Returns:
+        The number of records.
+
+    Raises:
+        InterchangeError: a record is not one that the reader would take, or the file cannot be written; what stood at
+            ``path`` is unchanged.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    count = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            for record in records:
+                file.write(encode_record(record))
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise InterchangeError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return count
+
+
+class _TooLong:
+    """Stands for a line whose bytes were not kept."""
+
+
+class _FaultError(ValueError):
+    """Why a line is no record; ``sample_id`` where the line says it."""
+
+    sample_id: str | None = None
+
+    @classmethod
+    def kind(cls, place: str, value: object, wanted: str) -> "_FaultError":
+        return cls(f"{place} is {_shown(value)}, not {wanted}")
+
+
+def _numbered_lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes | _TooLong]]:
+    number = offset = 0
+    try:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            start, offset = offset, offset + len(line)
+            if len(line) <= MAX_LINE_BYTES:
+                yield number, start, line
+                continue
+            while line and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE_BYTES)
+                offset += len(line)
+            yield number, start, _TooLong()
+    except OSError as error:
+        raise InterchangeError(f"reading failed after line {number}: {error.strerror or error}") from error
+
+
+def _row(number: int, offset: int, line: bytes) -> Row | Refusal:
+    try:
+        return Row(number, offset, _record_of(_object(line)))
+    except _FaultError as fault:
+        return Refusal(number, fault.sample_id, str(fault))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        # Files with a mark that were concatenated have one inside.
+        text = line.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _FaultError(f"is not UTF-8: byte {error.start + 1} of the line") from None
+    try:
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
+    except _FaultError:
+        raise
+    except json.JSONDecodeError as error:
+        raise _FaultError(f"is not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise _FaultError("is not readable JSON: nested too deeply") from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise _FaultError(f"is not readable JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise _FaultError(f"is not a JSON object but {_shown(value)}")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        keys = [key for key, _ in pairs]
+        doubled = next(key for key in keys if keys.count(key) > 1)
+        raise _FaultError(f"has the key {doubled!r} twice in one object")
+    return value
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise _FaultError(f"is not JSON: {text} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _FaultError(f"holds a number that no float can hold: {text[:40]}")
+    return value
+
+
+def _record_of(line: Mapping[str, Any]) -> Record:
+    sample_id = _sample_id(line)
+    try:
+        missing = [key for key in ("output_ids", "completion_tokens") if key not in line]
+        if missing:
+            raise _FaultError(f"has no {' and no '.join(missing)}")
+        count = line["completion_tokens"]
+        if count is not None:
+            _check_number("completion_tokens", count)
+        _check_ids("output_ids", line["output_ids"])
+        prompt_ids = line.get("prompt_ids")
+        if prompt_ids is not None:
+            _check_ids("prompt_ids", prompt_ids)
+    except _FaultError as fault:
+        fault.sample_id = sample_id
+        raise
+    extra = {key: value for key, value in line.items() if key not in NAMED_KEYS}
+    return Record(sample_id, line["output_ids"], count, prompt_ids, extra)
+
+
+def _sample_id(line: Mapping[str, Any]) -> str:
+    if "sample_id" not in line:
+        raise _FaultError("has no sample_id")
+    value = line["sample_id"]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise _FaultError.kind("sample_id", value, "a string")
+    if not value:
+        raise _FaultError("sample_id is empty")
+    if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        raise _FaultError("sample_id holds half of a surrogate pair, which is no text")
+    return value
+
+
+def _check_ids(key: str, ids: object) -> None:
+    if not isinstance(ids, list):
+        raise _FaultError.kind(key, ids, "a list of token ids")
+    # Both run in C: a line may hold a hundred thousand ids.
+    if not ids or (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= MAX_ID):
+        return
+    for index, value in enumerate(ids):
+        _check_number(f"{key}[{index}]", value)
+
+
+def _check_number(place: str, value: object) -> None:
+    if type(value) is not int:  # bool is an int to isinstance
+        raise _FaultError.kind(place, value, "a whole number")
+    if not 0 <= value <= MAX_ID:
+        raise _FaultError.kind(place, value, f"between 0 and {MAX_ID}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value) if value is None or isinstance(value, bool | int | float | str) else type(value).__name__
+    return text if len(text) <= 40 else f"{text[:37]}..."

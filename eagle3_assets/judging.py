@@ -1,0 +1,105 @@
+"""Whole partitions before the laws: frames in storage to a report.
+
+What belongs here: reading what a judgement compares with, and building its context. Asset checks, ``training_samples``
+and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from eagle3_assets.contract import ROW_GROUP_ROWS
+from eagle3_assets.generation.sealed import read_identity
+from eagle3_assets.identity import Identity
+from eagle3_assets.partitions import Partition, stable_rank
+from eagle3_assets.project import Project
+from eagle3_assets.prompts.render import tokenize_rows
+from eagle3_assets.storage.files import sealed_generations
+from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts
+from eagle3_assets.tokens.verdict import Report
+
+RERENDERED_ROWS = 1_000
+"""How many prompts of a partition are rendered a second time to see whether that gives the same ids."""
+
+
+def batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """The rows in order, a row group at a time."""
+    return iter(frame.collect_batches(chunk_size=ROW_GROUP_ROWS, maintain_order=True))
+
+
+def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
+    """Prompt rows rendered and tokenized as the target's config says; see :func:`prompts.render.tokenize_rows`."""
+    return tokenize_rows(
+        target.tokenizer,
+        rows,
+        thinking=thinking,
+        chat_template=target.chat_template,
+        arguments=target.settings.template_arguments,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A report, and what it was judged against."""
+
+    report: Report
+    context: Context
+
+
+def judge_tokenized(
+    project: Project, partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame, tokenized: pl.LazyFrame
+) -> Judged:
+    """Judges the tokenized prompts of a partition, some of them rendered again."""
+    ids = prompts.select("sample_id").collect()["sample_id"].to_list()
+    again = sorted(ids, key=stable_rank)[:RERENDERED_ROWS]
+    rows = prompts.filter(pl.col("sample_id").is_in(again)).collect()
+    rendered = render_rows(target, rows, thinking=partition.dataset.thinking)
+    context = _context(project, partition, target, rerendered=rendered.select("sample_id", "prompt_ids"))
+    return Judged(judge_prompts(batches(tokenized), context), context)
+
+
+def judge_tokenized_rows(project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame) -> Report:
+    """Judges prompts that were tokenized just now, before they are stored."""
+    return judge_prompts([rows], _context(project, partition, target))
+
+
+def judge_raw(
+    project: Project, partition: Partition, target: LoadedTarget, tokenized: pl.LazyFrame, raw: pl.LazyFrame
+) -> Judged:
+    """Judges the current generations of a partition against the prompts that there are now.
+
+    Raises:
+        StorageError: nothing is sealed.
+        SealedError: the record of the identity is missing or damaged.
+    """
+    sealed = sealed_generations(project.layout, partition.key)
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
+    index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
+    context = _context(project, partition, target, identity=identity, current=index)
+    return Judged(judge_generations(batches(raw), context), context)
+
+
+def _context(
+    project: Project,
+    partition: Partition,
+    target: LoadedTarget,
+    *,
+    rerendered: pl.DataFrame | None = None,
+    identity: Identity | None = None,
+    current: PromptIndex | None = None,
+) -> Context:
+    dataset = partition.dataset
+    return Context(
+        profile=target.profile,
+        stop_token_ids=frozenset(identity.stop_token_ids) if identity else None,
+        quarantine_limit=dataset.quarantine_limit,
+        coverage=dataset.coverage,
+        length_band=dataset.length_band,
+        law_effects=project.config.law_effects,
+        tokenizer=target.tokenizer,
+        current_prompts=current,
+        rerendered_prompts=rerendered,
+    )

@@ -1,0 +1,72 @@
+"""Datasets, their shards and their trials, flattened to one dimension of partition keys.
+
+What belongs here: which keys there are, what each means, and which rows belong to it. Not here: reading rows.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from eagle3_assets.config import TRIAL_SUFFIX, Dataset, Eagle3Config
+
+
+class UnknownPartitionError(LookupError):
+    """No dataset has such a partition; the text lists those that exist."""
+
+    def __str__(self) -> str:
+        """The message without the quotes that ``LookupError`` puts around it."""
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One unit of work: a shard of a dataset, or the dataset's trial."""
+
+    key: str
+    dataset: Dataset
+    shard: int
+    trial: bool
+
+    def holds(self, conversation_id: str) -> bool:
+        """Whether a conversation's rows belong to this shard; a trial draws from the whole dataset."""
+        return self.trial or shard_of(conversation_id, self.dataset.shards) == self.shard
+
+
+def stable_rank(conversation_id: str) -> int:
+    """A number below 2**64 which is the same on every machine and in every run."""
+    return int.from_bytes(hashlib.sha256(conversation_id.encode()).digest()[:8], "big")
+
+
+def shard_of(conversation_id: str, shards: int) -> int:
+    """The shard of a conversation. Rows added to a source never move a row that is there."""
+    return stable_rank(conversation_id) % shards
+
+
+def dataset_partitions(dataset: Dataset) -> list[Partition]:
+    """A dataset's shards in order, zero-padded so that key order is shard order, then its trial."""
+    width = max(2, len(str(dataset.shards)))
+    keys = (
+        [dataset.name]
+        if dataset.shards == 1
+        else [f"{dataset.name}-{i:0{width}d}of{dataset.shards:0{width}d}" for i in range(dataset.shards)]
+    )
+    shards = [Partition(key, dataset, shard, trial=False) for shard, key in enumerate(keys)]
+    return [*shards, Partition(dataset.name + TRIAL_SUFFIX, dataset, 0, trial=True)]
+
+
+def all_partitions(config: Eagle3Config) -> dict[str, Partition]:
+    """Every partition of the config by its key, in the order of the datasets."""
+    return {p.key: p for dataset in config.datasets for p in dataset_partitions(dataset)}
+
+
+def partition_named(config: Eagle3Config, key: str) -> Partition:
+    """The partition of that key.
+
+    Raises:
+        UnknownPartitionError: there is none; the message lists the keys.
+    """
+    partitions = all_partitions(config)
+    if key not in partitions:
+        known = list(partitions)
+        shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+        raise UnknownPartitionError(f"no partition is named {key!r}; there are: {shown}")
+    return partitions[key]

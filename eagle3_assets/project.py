@@ -1,0 +1,37 @@
+"""A config made ready for use: its partitions and where their files lie.
+
+What belongs here: what assets, checks and the terminal share about one project. Not here: anything that loads a model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from eagle3_assets.config import Eagle3Config
+from eagle3_assets.partitions import Partition, all_partitions, partition_named
+from eagle3_assets.storage.layout import Layout
+
+
+@dataclass(frozen=True)
+class Project:
+    """One config and what follows from it."""
+
+    config: Eagle3Config
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Paths under the storage root."""
+        return Layout.at(str(self.config.storage.root))
+
+    @cached_property
+    def partitions(self) -> Mapping[str, Partition]:
+        """Every partition by key."""
+        return all_partitions(self.config)
+
+    def partition(self, key: str) -> Partition:
+        """The partition of that key.
+
+        Raises:
+            UnknownPartitionError: there is none.
+        """
+        return partition_named(self.config, key)

@@ -1,0 +1,150 @@
+"""One conversation as a chat template takes it: what is accepted, and its one normal form.
+
+What belongs here: checking and normalising messages and tools. Not here: files, ids of rows, templates.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from eagle3_assets.identity import canonical_json, digest
+
+ROLES = ("system", "user", "assistant", "tool")
+Json = dict[str, Any]
+
+
+class RefusedRowError(ValueError):
+    """A source row that no prompt can be made of; the text says why, without the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The messages before the assistant turn that shall be generated."""
+
+    conversation_id: str
+    messages: list[Json]
+    tools: list[Json] | None
+
+    @property
+    def turn(self) -> int:
+        """Index among the messages of the turn to be generated."""
+        return len(self.messages)
+
+    def messages_json(self) -> str:
+        """The messages as canonical JSON."""
+        return canonical_json(self.messages)
+
+    def tools_json(self) -> str | None:
+        """The tools as canonical JSON, null without tools."""
+        return canonical_json(self.tools) if self.tools else None
+
+
+def from_openai(row: Any) -> Conversation:  # noqa: ANN401 - parsed JSON
+    """A row ``{id?, messages, tools?}`` in the shape of OpenAI's chat requests.
+
+    The last turns of the assistant, if the row ends with them, are what shall be generated anew: they are left out.
+    Null fields are dropped, since a null and an absent field are the same thing and templates differ on nulls.
+
+    Raises:
+        RefusedRowError: with the key that is wrong and what is allowed there.
+    """
+    if not isinstance(row, dict):
+        raise RefusedRowError(f"the row is {_kind(row)}, not an object with the key `messages`")
+    messages = row.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RefusedRowError(f"`messages` must be a non-empty list, not {_kind(messages)}")
+    normal = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+    while normal and normal[-1]["role"] == "assistant":
+        normal.pop()
+    if not any(message["role"] in ("user", "tool") for message in normal):
+        raise RefusedRowError("no user message before the turn to generate")
+    tools = _tools(row.get("tools"))
+    return Conversation(_conversation_id(row, normal, tools), normal, tools)
+
+
+def _conversation_id(row: Json, messages: list[Json], tools: list[Json] | None) -> str:
+    given = row.get("id", row.get("conversation_id"))
+    if given is None:
+        return digest([messages, tools])
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        raise RefusedRowError(f"`id` must be a string or a whole number, not {_kind(given)}")
+    text = str(given).strip()
+    if not text or not text.isprintable():
+        raise RefusedRowError(f"`id` must be printable text, not {text!r}")
+    return text
+
+
+def _message(message: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
+    if not isinstance(message, dict):
+        raise RefusedRowError(f"`{where}` is {_kind(message)}, not an object")
+    role = message.get("role")
+    if role not in ROLES:
+        raise RefusedRowError(f"`{where}.role` is {role!r}; known: {', '.join(ROLES)}")
+    normal: Json = {"role": role}
+    calls = message.get("tool_calls")
+    content = _content(message.get("content"), f"{where}.content")
+    if content is not None:
+        normal["content"] = content
+    elif not calls:
+        raise RefusedRowError(f"`{where}.content` is missing")
+    reasoning = message.get("reasoning_content", message.get("reasoning"))
+    if reasoning is not None:
+        if not isinstance(reasoning, str):
+            raise RefusedRowError(f"`{where}.reasoning_content` is {_kind(reasoning)}, not text")
+        normal["reasoning_content"] = reasoning
+    if calls:
+        if not isinstance(calls, list):
+            raise RefusedRowError(f"`{where}.tool_calls` is {_kind(calls)}, not a list")
+        normal["tool_calls"] = [_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls)]
+    for key in ("name", "tool_call_id"):
+        if message.get(key) is not None:
+            normal[key] = str(message[key])
+    return normal
+
+
+def _content(content: Any, where: str) -> str | None:  # noqa: ANN401 - parsed JSON
+    if content is None or isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise RefusedRowError(f"`{where}` is {_kind(content)}, not text")
+    texts = []
+    for i, part in enumerate(content):
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            kind = part.get("type") if isinstance(part, dict) else _kind(part)
+            raise RefusedRowError(f"`{where}[{i}]` is a part of type {kind!r}; only text parts are supported")
+        texts.append(part["text"])
+    return "".join(texts)
+
+
+def _call(call: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        raise RefusedRowError(f"`{where}` must be an object with `function.name`")
+    arguments = function.get("arguments", {})
+    if not isinstance(arguments, str | dict):
+        raise RefusedRowError(f"`{where}.function.arguments` is {_kind(arguments)}, not an object or JSON text")
+    normal: Json = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
+    if call.get("id") is not None:
+        normal["id"] = str(call["id"])
+    return normal
+
+
+def _tools(tools: Any) -> list[Json] | None:  # noqa: ANN401 - parsed JSON
+    if tools is None:
+        return None
+    if not isinstance(tools, list):
+        raise RefusedRowError(f"`tools` is {_kind(tools)}, not a list")
+    return [_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)] or None
+
+
+def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+        raise RefusedRowError(f"`{where}` must be {{type: function, function: {{name, description, parameters}}}}")
+    return {"type": "function", "function": {k: v for k, v in function.items() if v is not None}}
+
+
+def _kind(value: Any) -> str:  # noqa: ANN401 - parsed JSON
+    names = {type(None): "missing", bool: "true or false", int: "a number", float: "a number", str: "text"}
+    return names.get(type(value)) or (
+        "an empty list" if value == [] else "a list" if isinstance(value, list) else "an object"
+    )

@@ -1,0 +1,104 @@
+"""Prompt rows to prompt ids, by the target's own chat template.
+
+What belongs here: calling the template and the tokenizer. Not here: whether the result is right (``tokens`` judges).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import polars as pl
+
+from eagle3_assets.contract import TOKENIZED_PROMPTS
+
+
+class ChatTokenizer(Protocol):
+    """The part of a transformers tokenizer that rendering needs."""
+
+    def apply_chat_template(self, conversation: Any, **arguments: Any) -> Any:  # noqa: ANN401 - transformers' own types
+        """Renders a conversation."""
+        ...
+
+    def __call__(self, text: list[str], **arguments: Any) -> Any:  # noqa: ANN401 - transformers' own types
+        """Tokenizes texts."""
+        ...
+
+
+def render_text(
+    tokenizer: ChatTokenizer,
+    messages: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None,
+    *,
+    thinking: bool,
+    chat_template: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> str:
+    """The prompt's text, up to where the target shall go on.
+
+    Templates name the switch for reasoning differently: Kimi and DeepSeek read ``thinking``, Qwen3 ``enable_thinking``.
+    Both are given; a template ignores what it does not read.
+    """
+    return str(
+        tokenizer.apply_chat_template(
+            messages,
+            tools=tools,
+            chat_template=chat_template,
+            tokenize=False,
+            add_generation_prompt=True,
+            **{"thinking": thinking, "enable_thinking": thinking, **(arguments or {})},
+        )
+    )
+
+
+def tokenize_rows(
+    tokenizer: ChatTokenizer,
+    rows: pl.DataFrame,
+    *,
+    thinking: bool,
+    chat_template: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> pl.DataFrame:
+    """Renders and tokenizes prompt rows.
+
+    Args:
+        tokenizer: the target's.
+        rows: columns ``sample_id``, ``messages`` and ``tools`` of ``contract.PROMPTS``.
+        thinking: whether the template leaves reasoning to the target.
+        chat_template: a template to use instead of the tokenizer's own.
+        arguments: extra arguments of the template.
+
+    Returns:
+        ``contract.TOKENIZED_PROMPTS``, one row per given row in the same order. A row that the template refuses has
+        status ``refused``, the template's words as reason, and no ids.
+    """
+    texts: list[str] = []
+    reasons: list[str | None] = []
+    for messages, tools in rows.select("messages", "tools").iter_rows():
+        try:
+            text = render_text(
+                tokenizer,
+                json.loads(messages),
+                json.loads(tools) if tools else None,
+                thinking=thinking,
+                chat_template=chat_template,
+                arguments=arguments,
+            )
+        except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
+            texts.append("")
+            reasons.append(f"the chat template refused it: {type(error).__name__}: {error}")
+        else:
+            texts.append(text)
+            reasons.append(None)
+    # The template writes special tokens itself; the tokenizer adding its own would double the first.
+    ids = tokenizer(texts, add_special_tokens=False, padding=False, truncation=False)["input_ids"] if texts else []
+    return pl.DataFrame(
+        {
+            "sample_id": rows["sample_id"],
+            "prompt_ids": [None if reason else list(row) for row, reason in zip(ids, reasons, strict=True)],
+            "prompt_tokens": [None if reason else len(row) for row, reason in zip(ids, reasons, strict=True)],
+            "thinking": [thinking] * len(texts),
+            "status": ["refused" if reason else "ready" for reason in reasons],
+            "reason": reasons,
+        },
+        schema=TOKENIZED_PROMPTS,
+    )

@@ -1,0 +1,154 @@
+"""Partitions materialized from the terminal: the same job that the UI runs, on the same persistent Dagster instance.
+
+What belongs here: the instance's home, running, and reading what came of it. Not here: drawing, commands (``cli``).
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from eagle3_assets.generating import Wishes
+from eagle3_assets.project import Project
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from eagle3_assets.resources import ProgressListener
+
+HOME_VARIABLE = "DAGSTER_HOME"
+
+INSTANCE_YAML = """\
+# Settings of this Dagster instance. https://docs.dagster.io/deployment/oss/dagster-yaml
+telemetry:
+  enabled: false
+nux:
+  enabled: false
+run_retries:
+  enabled: true
+  # A law that fails will fail again; only a machine that broke is worth another try.
+  retry_on_asset_or_op_failure: false
+"""
+
+CheckStatus = Literal["passed", "warned", "failed", "not_judged"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """One check's result on one partition."""
+
+    asset: str
+    name: str
+    status: CheckStatus
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRun:
+    """What came of one partition."""
+
+    partition: str
+    run_id: str
+    failures: list[str] = field(default_factory=list)
+    """Why steps failed, in the words written for people; empty if the run succeeded."""
+    checks: list[CheckOutcome] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Whether no law blocked or refused and every step succeeded."""
+        return not self.failures and all(check.status != "failed" for check in self.checks)
+
+
+def instance_home() -> Path:
+    """The instance's directory, made if need be: ``$DAGSTER_HOME``, or ``.eagle3/dagster`` below this folder."""
+    home = Path(os.environ.get(HOME_VARIABLE) or Path.cwd() / ".eagle3" / "dagster").resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        settings.write_text(INSTANCE_YAML, encoding="utf-8")
+    os.environ[HOME_VARIABLE] = str(home)
+    return home
+
+
+@contextmanager
+def persistent_instance() -> Iterator["dg.DagsterInstance"]:
+    """The Dagster instance that terminal and UI share."""
+    import dagster as dg
+
+    instance_home()
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def materialize(
+    project: Project,
+    partitions: Sequence[str],
+    instance: "dg.DagsterInstance",
+    *,
+    listener: "ProgressListener | None" = None,
+    wishes: Wishes | None = None,
+) -> Iterator[PartitionRun]:
+    """Runs the partition job for one partition after the other; yields each result when it is there.
+
+    Raises:
+        UnknownPartitionError: before anything runs, if one of them does not exist.
+    """
+    from eagle3_assets.build import build_defs
+    from eagle3_assets.jobs import PARTITION_JOB
+
+    for key in partitions:
+        project.partition(key)
+    job = build_defs(project, listener=listener).resolve_job_def(PARTITION_JOB)
+    for key in partitions:
+        result = job.execute_in_process(
+            instance=instance,
+            partition_key=key,
+            raise_on_error=False,
+            run_config=_run_config(wishes or Wishes()),
+        )
+        yield PartitionRun(
+            partition=key,
+            run_id=result.run_id,
+            failures=[_failure(event) for event in result.all_events if event.is_step_failure],
+            checks=[_check(evaluation) for evaluation in result.get_asset_check_evaluations()],
+        )
+
+
+def _run_config(wishes: Wishes) -> dict[str, Any]:
+    return {
+        # The terminal shows a bar and tables; the run's own log is in the instance.
+        "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+        "ops": {
+            "raw_generations": {
+                "config": {
+                    "retry_failed": wishes.retry_failed,
+                    "regenerate": wishes.regenerate,
+                    "accept_environment": wishes.accept_environment,
+                }
+            }
+        },
+    }
+
+
+def _failure(event: "dg.DagsterEvent") -> str:
+    data = event.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return f"{event.step_key}: {data.user_failure_data.description}"
+    error = data.error
+    while error and error.cause:
+        error = error.cause
+    return f"{event.step_key}: {error.message.strip() if error else 'failed'}"
+
+
+def _check(evaluation: "dg.AssetCheckEvaluation") -> CheckOutcome:
+    status = evaluation.metadata.get("status")
+    said: CheckStatus
+    if status is not None:
+        said = status.value  # type: ignore[assignment] # the laws' checks carry the verdict's own status
+    elif evaluation.passed:
+        said = "passed"
+    else:
+        said = "failed" if evaluation.severity.value == "ERROR" else "warned"
+    return CheckOutcome(evaluation.asset_key.path[-1], evaluation.check_name, said, evaluation.description or "")

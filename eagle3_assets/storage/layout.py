@@ -1,0 +1,46 @@
+"""Which file holds what, under the storage root.
+
+What belongs here: paths. Not here: reading or writing them.
+
+    <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
+    <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
+    <root>/.journals/<partition>/                   what is being generated (beside the root if the root is remote)
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from upath import UPath
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths under one storage root."""
+
+    root: UPath
+
+    @classmethod
+    def at(cls, root: str) -> "Layout":
+        """The layout under a directory or object-store URL."""
+        return cls(UPath(root))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the root is a directory of this machine."""
+        return self.root.protocol in ("", "file", "local")
+
+    def asset_file(self, asset: str, partition: str) -> UPath:
+        """The parquet file of a partition of any asset but ``raw_generations``."""
+        return self.root / asset / f"{partition}.parquet"
+
+    def generations(self, partition: str) -> UPath:
+        """The directory of a partition's sealed generations."""
+        return self.root / "raw_generations" / partition
+
+    def journals(self, partition: str) -> Path:
+        """The local directory of a partition's journal: appending needs a real file system."""
+        if self.is_local:
+            return Path(self.root.path) / ".journals" / partition
+        name = hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
+        return Path.cwd() / ".eagle3" / "journals" / name / partition

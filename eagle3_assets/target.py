@@ -1,0 +1,148 @@
+"""The target model as this project needs to know it: tokenizer, template, profile and sizes, loaded once.
+
+What belongs here: loading and hashing what the target's directory says, and errors that name what is missing there.
+Not here: weights (an engine loads those), laws about tokens (``tokens``).
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from eagle3_assets.config import Target
+from eagle3_assets.identity import digest, files_sha256
+from eagle3_assets.tokens.profile import ProfileError, TargetProfile, resolve_profile
+
+TOKENIZER_FILES = ("tokenizer*", "*.model", "*.tiktoken", "vocab*", "merges*", "special_tokens_map*", "added_tokens*")
+BROKEN_TRANSFORMERS = {"5.4.0", "5.5.0"}
+"""Releases that decode a Kimi tokenizer's end of reasoning to nothing (huggingface/transformers#45356)."""
+
+
+class TargetError(Exception):
+    """The target cannot be used; the text says which file or setting and what to do."""
+
+
+@dataclass(frozen=True)
+class LoadedTarget:
+    """Everything about the target but its weights."""
+
+    settings: Target
+    tokenizer: Any
+    """A transformers tokenizer."""
+    profile: TargetProfile
+    vocab_size: int
+    """Of the model's config, which counts ids that the tokenizer does not name."""
+    context_length: int
+    """Prompt and output together, in tokens."""
+    stop_token_ids: tuple[int, ...]
+    """From config, generation config and tokenizer, sorted."""
+    tokenizer_sha256: str
+
+    @cached_property
+    def chat_template(self) -> str:
+        """The text of the template in use."""
+        if self.settings.chat_template:
+            return Path(self.settings.chat_template).read_text(encoding="utf-8")
+        return str(self.tokenizer.get_chat_template())
+
+    @cached_property
+    def template_sha256(self) -> str:
+        """Hash of the template and its extra arguments."""
+        return digest([self.chat_template, self.settings.template_arguments], length=64)
+
+
+def load_target(settings: Target) -> LoadedTarget:
+    """Loads the tokenizer and reads the configs beside it; offline.
+
+    Raises:
+        TargetError: a directory or file is missing or unusable, or the profile does not fit.
+    """
+    model = Path(settings.model)
+    source = Path(settings.tokenizer or settings.model)
+    for key, directory in (("target.model", model), ("target.tokenizer", source)):
+        if not directory.is_dir():
+            raise TargetError(f"{key}: there is no directory {directory}; give a local checkpoint's directory")
+    config = _read_json(model / "config.json", required=True)
+    generation = _read_json(model / "generation_config.json", required=False)
+    text_config = config.get("text_config", config)
+    vocab_size, context = text_config.get("vocab_size"), text_config.get("max_position_embeddings")
+    if not isinstance(vocab_size, int) or not isinstance(context, int):
+        raise TargetError(f"{model / 'config.json'}: `vocab_size` and `max_position_embeddings` must be whole numbers")
+    tokenizer = load_tokenizer(source, trust_remote_code=settings.trust_remote_code)
+    if settings.chat_template is None and not getattr(tokenizer, "chat_template", None):
+        raise TargetError(f"{source}: has no chat template; name one with target.chat_template")
+    if settings.chat_template is not None and not Path(settings.chat_template).is_file():
+        raise TargetError(f"target.chat_template: there is no file {settings.chat_template}")
+    eos = getattr(tokenizer, "eos_token_id", None)
+    stops = _ids(config.get("eos_token_id")) | _ids(text_config.get("eos_token_id"))
+    stops |= _ids(generation.get("eos_token_id")) | _ids(eos)
+    try:
+        profile = resolve_profile(
+            tokenizer,
+            name=settings.profile,
+            overrides=settings.profile_overrides,
+            vocab_size=vocab_size,
+            stop_token_ids=tuple(sorted(stops)),
+        )
+    except ProfileError as error:
+        raise TargetError(f"target.profile: {error}") from None
+    return LoadedTarget(
+        settings=settings,
+        tokenizer=tokenizer,
+        profile=profile,
+        vocab_size=vocab_size,
+        context_length=context,
+        stop_token_ids=tuple(sorted(stops)),
+        tokenizer_sha256=files_sha256(sorted({p for pattern in TOKENIZER_FILES for p in source.glob(pattern)})),
+    )
+
+
+def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - a transformers tokenizer
+    """Loads a tokenizer from its directory; offline.
+
+    Raises:
+        TargetError: it cannot be loaded.
+    """
+    import transformers
+
+    if transformers.__version__ in BROKEN_TRANSFORMERS:
+        raise TargetError(
+            f"transformers {transformers.__version__} decodes some end-of-reasoning tokens to nothing"
+            " (huggingface/transformers#45356); install 5.6 or newer"
+        )
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            str(directory), trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    except Exception as error:  # noqa: BLE001 - transformers raises whatever the files make it raise
+        hint = (
+            ""
+            if trust_remote_code
+            else "; a tokenizer that brings its own code needs target.trust_remote_code: true, or --trust-remote-code"
+        )
+        raise TargetError(f"{directory}: the tokenizer cannot be loaded: {_first_line(error)}{hint}") from None
+
+
+def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
+    if not path.exists() and not required:
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise TargetError(f"{path}: is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise TargetError(f"{path}: must hold a JSON object")
+    return value
+
+
+def _ids(value: Any) -> set[int]:  # noqa: ANN401 - a config's value
+    if isinstance(value, int):
+        return {value}
+    return {item for item in value if isinstance(item, int)} if isinstance(value, list) else set()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,146 @@
+"""A batch of rows as laws see it: id columns, and facts that several laws share, each computed once.
+
+What belongs here: facts of single rows. Not here: what is right or wrong about them, facts of a whole partition.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.sampling_record import read_samplings
+
+STOPPED = ("stop", "tool_calls")
+"""Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
+CUT_OFF = "length"
+
+
+class Batch:
+    """Rows that laws judge.
+
+    Every array fact has one element for each row. A column that the frame lacks reads as all null.
+
+    Attributes:
+        frame: the rows, columns as in the data contract; some may be missing.
+        context: what the rows are judged against.
+    """
+
+    def __init__(self, frame: pl.DataFrame, context: Context) -> None:
+        self.frame = frame
+        self.context = context
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def has(self, column: str) -> bool:
+        """Whether the frame has the column."""
+        return column in self.frame.columns
+
+    def column(self, name: str, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:
+        """A column, or as many nulls where the frame lacks it."""
+        if self.has(name):
+            column = self.frame[name]
+            return column.cast(dtype) if column.dtype == pl.Null else column
+        return pl.Series(name, [None], dtype=dtype).new_from_index(0, len(self))
+
+    def numbers(self, name: str) -> Ints:
+        """An integer column as int64, -1 for null; such columns hold counts, which are not negative."""
+        return self.column(name, pl.Int64).cast(pl.Int64).fill_null(-1).to_numpy()
+
+    def present(self, name: str) -> Mask:
+        """Where the column has a value."""
+        return self.column(name, pl.Null).is_not_null().to_numpy()
+
+    @cached_property
+    def sample_ids(self) -> list[str]:
+        """The rows' names; a null one reads as empty."""
+        return self.frame["sample_id"].fill_null("").to_list()
+
+    @cached_property
+    def prompt(self) -> TokenColumn:
+        """Prompt ids as sent."""
+        return TokenColumn.from_series(self.column("prompt_ids", pl.Null))
+
+    @cached_property
+    def output(self) -> TokenColumn:
+        """Output ids."""
+        return TokenColumn.from_series(self.column("output_ids", pl.Null))
+
+    @cached_property
+    def output_marks(self) -> Marks:
+        """Every structural id in the outputs: few, so laws about them are cheap."""
+        return self.output.marks(self.context.profile.structural_ids | self.context.all_stop_ids)
+
+    @cached_property
+    def stopped(self) -> Mask:
+        """Where the engine says that the target ended its output."""
+        return self._finished(*STOPPED)
+
+    @cached_property
+    def cut_off(self) -> Mask:
+        """Where the engine says that a cap ended the output."""
+        return self._finished(CUT_OFF)
+
+    @cached_property
+    def ended(self) -> Mask:
+        """Where the output is whole: the engine says so, or, where it says nothing, the last id is a stop id."""
+        silent = ~self.present("finish_type")
+        return self.stopped | (silent & np.isin(self.output.last, list(self.context.all_stop_ids)))
+
+    @cached_property
+    def samplings(self) -> pl.DataFrame:
+        """Facts of each row's recorded sampling: ``max_new_tokens`` (Int64) and ``fault`` (String), null for none."""
+        return read_samplings(self.column("sampling", pl.String))
+
+    @cached_property
+    def max_new_tokens(self) -> Ints:
+        """Cap of the request in tokens, -1 where it is not recorded."""
+        return self.samplings["max_new_tokens"].fill_null(-1).to_numpy()
+
+    @cached_property
+    def echo(self) -> Ints:
+        """How many ids of the prompt's tail stand in front of the output beyond those that were counted; 0 for none."""
+        counted = self.numbers("completion_tokens")
+        surplus = np.where(counted >= 0, self.output.lengths - counted, 0)
+        surplus = np.where((surplus > 0) & (surplus <= self.prompt.lengths), surplus, 0)
+        same = self.output.same_slice(np.zeros_like(surplus), self.prompt, self.prompt.lengths - surplus, surplus)
+        return np.where(same, surplus, 0)
+
+    @cached_property
+    def prompt_opened_reasoning(self) -> Mask:
+        """Where the prompt ends inside reasoning, so that the output begins in it."""
+        opened: Mask = self._prompt_reasoning == 1
+        return opened
+
+    @cached_property
+    def prompt_closed_reasoning(self) -> Mask:
+        """Where the prompt ends with reasoning opened and closed, so that the output shall have none."""
+        closed: Mask = self._prompt_reasoning == 2
+        return closed
+
+    @cached_property
+    def opened_reasoning(self) -> Mask:
+        """Where the output begins in reasoning: the prompt opened it, or the output's first id does."""
+        start = self.context.profile.reasoning_start
+        by_output: Mask = self.output.first == (NO_ID - 1 if start is None else start)
+        return self.prompt_opened_reasoning | by_output
+
+    def _finished(self, *kinds: str) -> Mask:
+        return self.column("finish_type", pl.String).is_in(kinds).fill_null(value=False).to_numpy()
+
+    @cached_property
+    def _prompt_reasoning(self) -> Ints:
+        """1: opened, 2: closed, 0: neither; by the longest suffix that the prompt ends with, else its last id."""
+        profile = self.context.profile
+        start, end = profile.reasoning_start, profile.reasoning_end
+        state = np.zeros(len(self), np.int64)
+        if start is None or end is None:
+            return state
+        endings = sorted({*profile.suffixes.values(), (start,), (end,)}, key=len)
+        for ending in endings:
+            inner = [i for i in ending if i in (start, end)]
+            value = 0 if not inner else 1 if inner[-1] == start else 2
+            state[self.prompt.ends_with(ending)] = value
+        return state

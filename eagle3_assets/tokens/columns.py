@@ -1,0 +1,223 @@
+"""Many rows of token ids as one flat array and offsets, and the questions that laws ask of them.
+
+What belongs here: columnar operations on ids which know nothing of any model. Not here: what an id means, any law.
+Nothing here loops over tokens in Python.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Ids = NDArray[np.signedinteger]
+
+NO_ID = -1
+"""Stands where an id is null, and as the answer where a row has no such id. Never a valid id."""
+
+_SIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
+_UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32)
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Sparse occurrences of ids of interest, ordered by row and then by index.
+
+    ``row``, ``index`` (position in the row) and ``id`` are arrays of equal length; ``rows`` is the number of rows of
+    the column they come from.
+    """
+
+    row: Ints
+    index: Ints
+    id: Ids
+    rows: int
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def where(self, keep: Mask) -> "Marks":
+        """The occurrences for which ``keep`` (bool, one for each occurrence) is true."""
+        return Marks(self.row[keep], self.index[keep], self.id[keep], self.rows)
+
+    def of(self, ids: Iterable[int]) -> "Marks":
+        """The occurrences of these ids alone."""
+        return self.where(np.isin(self.id, np.fromiter(ids, np.int64)))
+
+    def count(self) -> Ints:
+        """Number of occurrences in each row, int64 of length ``rows``."""
+        return np.bincount(self.row, minlength=self.rows).astype(np.int64, copy=False)
+
+    def first(self) -> Ints:
+        """Index of each row's first occurrence, int64 of length ``rows``; -1 where there is none."""
+        found = np.full(self.rows, -1, np.int64)
+        found[self.row[::-1]] = self.index[::-1]  # of repeated targets the last assignment stays
+        return found
+
+    def last(self) -> Ints:
+        """Index of each row's last occurrence, int64 of length ``rows``; -1 where there is none."""
+        found = np.full(self.rows, -1, np.int64)
+        found[self.row] = self.index
+        return found
+
+    def nth(self, n: int) -> Ints:
+        """Index of each row's occurrence number ``n`` (0-based), int64 of length ``rows``; -1 where there are fewer."""
+        starts = np.searchsorted(self.row, np.arange(self.rows))
+        found = np.full(self.rows, -1, np.int64)
+        enough = self.count() > n
+        found[enough] = self.index[starts[enough] + n]
+        return found
+
+
+@dataclass(frozen=True)
+class TokenColumn:
+    """Rows of token ids.
+
+    ``values`` holds all ids in one array (int32 where the source is Int32, else int64), ``offsets`` (int64, one more
+    than rows) says where each row starts, ``null_rows`` (bool) which rows were null; those read as empty. A null id
+    inside a row reads as ``NO_ID``.
+    """
+
+    values: Ids
+    offsets: Ints
+    null_rows: Mask
+
+    @classmethod
+    def from_series(cls, series: pl.Series) -> "TokenColumn":
+        """Reads a polars ``List`` of integers; Int32 in one chunk without null ids is not copied.
+
+        Raises:
+            TypeError: the series is no list of integers which fit into int64.
+        """
+        inner = getattr(series.dtype, "inner", None)
+        if inner == pl.Null or series.dtype == pl.Null:
+            series, inner = series.cast(pl.List(pl.Int32)), pl.Int32
+        if not isinstance(series.dtype, pl.List) or inner not in (*_SIGNED, *_UNSIGNED):
+            raise TypeError(f"column {series.name!r} must be a list of integer ids, not {series.dtype}")
+        lengths = series.list.len().fill_null(0).to_numpy()
+        offsets = np.zeros(len(series) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        flat = series.explode(empty_as_null=False, keep_nulls=False)
+        if flat.dtype != pl.Int32:
+            flat = flat.cast(pl.Int64)
+        if flat.null_count():
+            flat = flat.fill_null(NO_ID)
+        return cls(flat.to_numpy(), offsets, series.is_null().to_numpy())
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Iterable[int]]) -> "TokenColumn":
+        """Builds a column of int32 ids from Python lists; for few rows."""
+        return cls.from_series(pl.Series([list(row) for row in rows], dtype=pl.List(pl.Int32)))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Number of ids in each row, int64."""
+        return np.diff(self.offsets)
+
+    def row(self, number: int) -> Ids:
+        """The ids of one row, a view."""
+        return self.values[self.offsets[number] : self.offsets[number + 1]]
+
+    def at(self, index: ArrayLike) -> Ints:
+        """Each row's id at an index (one for all rows or one for each), int64; -1 where the row has no such index."""
+        index = np.broadcast_to(np.asarray(index, np.int64), (len(self),))
+        inside = (index >= 0) & (index < self.lengths)
+        found = np.full(len(self), NO_ID, np.int64)
+        found[inside] = self.values[(self.offsets[:-1] + index)[inside]]
+        return found
+
+    @cached_property
+    def first(self) -> Ints:
+        """Each row's first id, int64; -1 where the row is empty."""
+        return self.at(0)
+
+    @cached_property
+    def last(self) -> Ints:
+        """Each row's last id, int64; -1 where the row is empty."""
+        return self.at(self.lengths - 1)
+
+    def marks(self, ids: Iterable[int]) -> Marks:
+        """Where any of ``ids`` occurs."""
+        wanted = np.unique(np.fromiter(ids, np.int64))
+        if not len(wanted) or not len(self.values):
+            return self._marks_at(np.empty(0, np.int64))
+        # Structural ids mostly lie together at the end of a vocabulary, so the range alone drops almost every token.
+        low, high = int(wanted[0]), int(wanted[-1])
+        near = np.flatnonzero((self.values >= low) & (self.values <= high))
+        table = np.zeros(high - low + 1, np.bool_)
+        table[wanted - low] = True
+        return self._marks_at(near[table[self.values[near] - low]])
+
+    def outside(self, low: int, high: int) -> Marks:
+        """Where an id is below ``low`` or not below ``high``."""
+        if not len(self.values) or (self.values.min() >= low and self.values.max() < high):
+            return self._marks_at(np.empty(0, np.int64))
+        return self._marks_at(np.flatnonzero((self.values < low) | (self.values >= high)))
+
+    def starts_with(self, ids: Iterable[int]) -> Mask:
+        """Whether each row starts with ``ids``."""
+        return self._holds(ids, np.zeros(len(self), np.int64))
+
+    def ends_with(self, ids: Iterable[int]) -> Mask:
+        """Whether each row ends with ``ids``."""
+        ids = list(ids)
+        return self._holds(ids, self.lengths - len(ids))
+
+    def first_difference(self, other: "TokenColumn") -> Ints:
+        """Index at which each row departs from the same row of ``other``, int64; -1 where they are equal.
+
+        Where one row is the beginning of the other, that is the length of the shorter one.
+        """
+        common = np.minimum(self.lengths, other.lengths)
+        found = np.where(self.lengths == other.lengths, -1, common)
+        unequal = self._unequal(self.offsets[:-1], other, other.offsets[:-1], common).first()
+        return np.where(unequal >= 0, unequal, found)
+
+    def same_slice(self, start: Ints, other: "TokenColumn", other_start: Ints, length: Ints) -> Mask:
+        """Whether ``length`` ids from ``start`` equal those of ``other`` from ``other_start``, row by row.
+
+        All three are int64, one for each row; a slice that leaves its row is not the same.
+        """
+        inside = (start >= 0) & (other_start >= 0) & (length >= 0)
+        inside &= (start + length <= self.lengths) & (other_start + length <= other.lengths)
+        length = np.where(inside, length, 0)
+        unequal = self._unequal(self.offsets[:-1] + start, other, other.offsets[:-1] + other_start, length)
+        same: Mask = inside & (unequal.count() == 0)
+        return same
+
+    def digests(self) -> list[bytes]:
+        """A sha256 of each row's ids: equal for equal rows, whatever integer type they are stored in."""
+        values = self.values
+        if values.dtype != np.int32:
+            small = not len(values) or (values.min() >= _INT32.min and values.max() <= _INT32.max)
+            values = values.astype("<i4") if small else values
+        memory = np.ascontiguousarray(values).view(np.uint8).data
+        ends = (self.offsets * values.itemsize).tolist()
+        return [hashlib.sha256(memory[start:end]).digest() for start, end in pairwise(ends)]
+
+    def _holds(self, ids: Iterable[int], start: Ints) -> Mask:
+        same: Mask = start >= 0
+        for step, wanted in enumerate(ids):  # one pass for each of a few wanted ids, not for each token
+            same &= self.at(start + step) == wanted
+        return same
+
+    def _unequal(self, start: Ints, other: "TokenColumn", other_start: Ints, length: Ints) -> Marks:
+        """Occurrences of differing ids between slices given by absolute starts; their index counts from the slice."""
+        shift = np.concatenate(([0], np.cumsum(length)))
+        within = np.arange(shift[-1]) - np.repeat(shift[:-1], length)
+        ours = self.values[np.repeat(start, length) + within]
+        theirs = other.values[np.repeat(other_start, length) + within]
+        return TokenColumn(ours, shift, self.null_rows)._marks_at(np.flatnonzero(ours != theirs))
+
+    def _marks_at(self, positions: Ints) -> Marks:
+        row = np.searchsorted(self.offsets, positions, side="right") - 1
+        return Marks(row, positions - self.offsets[row], self.values[positions], len(self))

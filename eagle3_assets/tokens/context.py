@@ -1,0 +1,67 @@
+"""What a judgement needs besides the rows: the target, the dataset's limits, and what the rows are compared with.
+
+What belongs here: plain values, and the index of current prompts. Not here: reading any of them from files.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import polars as pl
+
+from eagle3_assets.config import LengthBand
+from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
+
+
+@dataclass(frozen=True)
+class PromptIndex:
+    """The prompts that a partition of generations is compared with, a few dozen bytes for each."""
+
+    digests: Mapping[str, bytes]
+    """Sha256 of the prompt ids, by sample id."""
+    ready: frozenset[str]
+    """Ids of the samples whose prompt may be sent."""
+
+    @classmethod
+    def of(cls, batches: Iterable[pl.DataFrame]) -> "PromptIndex":
+        """Reads batches of ``tokenized_prompts``: columns ``sample_id``, ``status``, ``prompt_ids``."""
+        digests: dict[str, bytes] = {}
+        ready: set[str] = set()
+        for batch in batches:
+            ids = batch["sample_id"].to_list()
+            digests.update(zip(ids, TokenColumn.from_series(batch["prompt_ids"]).digests(), strict=True))
+            ready.update(batch.filter(pl.col("status") == "ready")["sample_id"].to_list())
+        return cls(digests, frozenset(ready))
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything but the rows. What is left out makes the laws that need it say so; nothing passes for want of it."""
+
+    profile: TargetProfile
+    stop_token_ids: frozenset[int] | None = None
+    """The stop set recorded in the partition's identity; without one, the profile's."""
+    quarantine_limit: float = 0.01
+    """Share of rows, 0 to 1, above which a quarantining law refuses the partition."""
+    coverage: float = 1.0
+    """Least share of sent prompts that must have an output, 0 to 1."""
+    length_band: LengthBand = field(default_factory=LengthBand)
+    law_effects: Mapping[str, Literal["warn"]] = field(default_factory=dict)
+    """Quarantining laws lowered to warn for this target."""
+    tokenizer: Tokenizer | None = None
+    current_prompts: PromptIndex | None = None
+    """What ``tokenized_prompts`` holds now."""
+    rerendered_prompts: pl.DataFrame | None = None
+    """``sample_id`` and ``prompt_ids`` of prompts rendered again just now: all of them, or some."""
+
+    @cached_property
+    def recorded_stop_ids(self) -> frozenset[int]:
+        """The ids at which the engine stopped."""
+        return self.profile.stop_ids if self.stop_token_ids is None else self.stop_token_ids
+
+    @cached_property
+    def all_stop_ids(self) -> frozenset[int]:
+        """The ids after which an output must not go on: those the engine stopped at, and those the target ends with."""
+        return self.recorded_stop_ids | self.profile.stop_ids

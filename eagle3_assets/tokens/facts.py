@@ -1,0 +1,55 @@
+"""A few facts about each output, small enough to keep for a whole partition.
+
+What belongs here: the frame that statistics and the choice of previews start from. Not here: what they make of it.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from eagle3_assets.tokens.anatomy import anatomy
+from eagle3_assets.tokens.batch import CUT_OFF
+from eagle3_assets.tokens.profile import TargetProfile
+
+OUTPUT_FACTS = pl.Schema(
+    {
+        "sample_id": pl.String,
+        "output": pl.Int32,
+        "reasoning": pl.Int32,
+        "answer": pl.Int32,
+        "reasoning_end": pl.Int32,
+        "cut_off": pl.Boolean,
+        "tool_call": pl.Boolean,
+    }
+)
+"""Lengths in tokens (``answer`` with its tool calls); index of the end of reasoning, -1 where there is none."""
+
+OUTPUT_COLUMNS = ("sample_id", "prompt_ids", "output_ids", "finish_type")
+"""What facts are made of."""
+
+
+def output_facts(batches: Iterable[pl.DataFrame], profile: TargetProfile) -> pl.DataFrame:
+    """Facts of every output.
+
+    Args:
+        batches: generated rows with the columns ``OUTPUT_COLUMNS``.
+        profile: of the target.
+
+    Returns:
+        :data:`OUTPUT_FACTS`, one row per given row in the same order.
+    """
+    parts = [pl.DataFrame(schema=OUTPUT_FACTS)]
+    for rows in batches:
+        sections = anatomy(rows, profile)
+        parts.append(
+            rows.select(
+                "sample_id",
+                pl.col("output_ids").list.len().cast(pl.Int32).alias("output"),
+                sections["reasoning_tokens"].alias("reasoning"),
+                (sections["answer_tokens"] + sections["tool_tokens"]).alias("answer"),
+                sections["reasoning_end"],
+                (pl.col("finish_type") == CUT_OFF).fill_null(value=False).alias("cut_off"),
+                (sections["tool_tokens"] > 0).alias("tool_call"),
+            )
+        )
+    return pl.concat(parts)

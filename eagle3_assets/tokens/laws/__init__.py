@@ -1,0 +1,60 @@
+"""The laws of token fidelity, each declared once.
+
+What belongs here: the list. To add a law, declare it beside its function in one of the modules and name it below.
+"""
+
+from collections.abc import Mapping
+
+from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, tools
+from eagle3_assets.tokens.laws.base import Asset, Effect, Law, PartitionLaw, RowLaw
+
+__all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of"]
+
+LAWS: tuple[RowLaw | PartitionLaw, ...] = (
+    prompts.TOKENIZER_CANARY,
+    prompts.PROMPT_REPRODUCIBLE,
+    prompts.PROMPT_SUFFIX,
+    counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
+    counts.PROMPT_AS_GENERATED,
+    counts.SERVER_SAW_PROMPT,
+    counts.COMPLETION_COUNT,
+    counts.IDS_IN_VOCABULARY,
+    endings.FINISH_KNOWN,
+    endings.STOP_TOKEN_LAST,
+    endings.NOTHING_AFTER_STOP,
+    endings.WITHIN_CAP,
+    endings.LENGTH_HONEST,
+    endings.NOT_STOP_ONLY,
+    reasoning.REASONING_CLOSED,
+    reasoning.REASONING_NOT_REOPENED,
+    reasoning.REASONING_OFF,
+    tools.TOOL_GRAMMAR,
+    records.LOGPROBS_AGREE,
+    records.SAMPLING_RECORDED,
+    partition.CONSERVATION,
+    records.STORED_AS_CAPTURED,
+    partition.LENGTH_BAND,
+    partition.CUT_OFF_SHARE,
+)
+"""Every law, in the order in which people are shown them."""
+
+
+def laws_of(asset: Asset) -> tuple[RowLaw | PartitionLaw, ...]:
+    """The laws of one asset, in order."""
+    return tuple(law for law in LAWS if law.asset == asset)
+
+
+def effective(law_effects: Mapping[str, str] | None = None) -> dict[str, Effect]:
+    """Every law's effect after a config's ``law_effects``, by name.
+
+    Raises:
+        ValueError: a name is no law, or its effect is not to quarantine: only that can be lowered to warn.
+    """
+    effects: dict[str, Effect] = {law.name: law.effect for law in LAWS}
+    lowerable = [name for name, effect in effects.items() if effect == "quarantine"]
+    for name in law_effects or {}:
+        if name not in lowerable:
+            why = f"is about more than single rows ({effects[name]})" if name in effects else "is not a law"
+            raise ValueError(f"law_effects: {name!r} {why}; these can be lowered to warn: {', '.join(lowerable)}")
+        effects[name] = "warn"
+    return effects

@@ -1,0 +1,149 @@
+"""Laws that compare ids with what the engine and the prompts say of them: counts, echoes, the vocabulary."""
+
+import numpy as np
+
+from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.columns import NO_ID
+from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_current_prompts
+
+
+def judge_no_prompt_echo(batch: Batch) -> RowJudgement:
+    """Looks for the prompt's tail at the front of outputs that are longer than their count."""
+    echo = batch.echo
+
+    def detail(row: int) -> str:
+        counted = batch.output.lengths[row] - echo[row]
+        return f"prompt echo: the output starts with the prompt's last {echo[row]} ids, {counted} counted ones follow"
+
+    counted = batch.present("completion_tokens")
+    return RowJudgement(counted, (find(echo > 0, detail, np.zeros_like(echo)),), missing=~counted)
+
+
+def judge_completion_count(batch: Batch) -> RowJudgement:
+    """Compares the engine's count with the ids that are there."""
+    counted, lengths = batch.numbers("completion_tokens"), batch.output.lengths
+    recorded = batch.present("completion_tokens")
+
+    def detail(row: int) -> str:
+        if not lengths[row]:
+            return "the row is generated and has no output ids"
+        return f"the engine counted {counted[row]} output ids, there are {lengths[row]}"
+
+    empty = lengths == 0
+    wrong = empty | (recorded & (counted != lengths))
+    return RowJudgement(recorded | empty, (find(wrong, detail),), missing=~recorded & ~empty, recorded=recorded)
+
+
+def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
+    """Compares the engine's count of prompt ids with the prompt that was sent."""
+    counted, lengths = batch.numbers("server_prompt_tokens"), batch.prompt.lengths
+    recorded = batch.present("server_prompt_tokens")
+
+    def detail(row: int) -> str:
+        kind = "prompt truncated" if counted[row] < lengths[row] else "prompt changed"
+        return f"{kind}: {lengths[row]} ids were sent, the engine counted {counted[row]}"
+
+    return RowJudgement(recorded, (find(recorded & (counted != lengths), detail),), missing=~recorded)
+
+
+def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
+    """Compares the prompt stored with the output with the one that its sample has now, by hash."""
+    current = batch.context.current_prompts
+    assert current is not None  # noqa: S101 - the law's condition
+    now = [current.digests.get(sample) for sample in batch.sample_ids]
+    stored = batch.prompt.digests()
+    differs = np.fromiter((a != b for a, b in zip(now, stored, strict=True)), np.bool_, len(batch))
+
+    def detail(row: int) -> str:
+        if now[row] is None:
+            return "tokenized_prompts has no prompt of this sample any more"
+        return "the prompt that was sent is not the one in tokenized_prompts now"
+
+    return RowJudgement(np.ones(len(batch), np.bool_), (find(differs, detail),))
+
+
+def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:
+    """Looks for ids that the model cannot emit."""
+    size = batch.context.profile.vocab_size
+    outside = batch.output.outside(0, size)
+    index, count = outside.first(), outside.count()
+
+    def detail(row: int) -> str:
+        token = int(batch.output.row(row)[index[row]])
+        named = "a missing id" if token == NO_ID else f"id {token}"
+        more = f" and {count[row] - 1} more" if count[row] > 1 else ""
+        return f"{named} at index {index[row]}{more} outside the model's vocabulary of {size}"
+
+    return RowJudgement(np.ones(len(batch), np.bool_), (find(index >= 0, detail, index),))
+
+
+NO_PROMPT_ECHO = RowLaw(
+    name="no_prompt_echo",
+    definition="The output does not start with the prompt's tail while being longer than the engine's count by just"
+    " that much.",
+    asset="raw_generations",
+    effect="quarantine",
+    meaning="Ids of the prompt stand where the target's own should: a drafter would learn to repeat the end of its"
+    " prompt.",
+    remedy="Use an engine version without the fault (SGLang 0.5.5 or later) and regenerate these samples.",
+    causes=("sgl-project/sglang#17240",),
+    judge=judge_no_prompt_echo,
+    columns=("prompt_ids", "output_ids", "completion_tokens"),
+    nothing="no row records completion_tokens",
+    missing="completion_tokens is not recorded",
+)
+
+COMPLETION_COUNT = RowLaw(
+    name="completion_count",
+    definition="The engine's completion_tokens is the number of output ids, and not zero.",
+    asset="raw_generations",
+    effect="quarantine",
+    meaning="Ids were lost, added or made again from text on the way, so these are not the target's own tokens.",
+    remedy="Take output_ids straight from the engine's raw reply, with no parser or gateway between, and regenerate.",
+    causes=("huggingface/trl#5224", "ai-dynamo/dynamo#14302"),
+    judge=judge_completion_count,
+    columns=("output_ids", "completion_tokens"),
+    nothing="no row records completion_tokens",
+    missing="completion_tokens is not recorded",
+    explained_by_echo=True,
+)
+
+SERVER_SAW_PROMPT = RowLaw(
+    name="server_saw_prompt",
+    definition="The engine counted as many prompt ids as were sent.",
+    asset="raw_generations",
+    effect="quarantine",
+    meaning="The target answered another prompt than the recorded one, so a drafter would learn from the wrong"
+    " context.",
+    remedy="Start the server without automatic truncation and send input_ids, never text; then regenerate these"
+    " samples.",
+    judge=judge_server_saw_prompt,
+    columns=("prompt_ids", "server_prompt_tokens"),
+    nothing="no row records server_prompt_tokens",
+    missing="server_prompt_tokens is not recorded",
+)
+
+PROMPT_AS_GENERATED = RowLaw(
+    name="prompt_as_generated",
+    definition="The prompt stored with an output is the one that tokenized_prompts holds now.",
+    asset="raw_generations",
+    effect="refuse",
+    meaning="The prompts were made anew after generation, so outputs and prompts are no longer of one kind.",
+    remedy="Restore the template and tokenizer that were used and tokenize again, or regenerate the partition.",
+    judge=judge_prompt_as_generated,
+    columns=("prompt_ids",),
+    nothing="there is no generated row",
+    unless=needs_current_prompts,
+)
+
+IDS_IN_VOCABULARY = RowLaw(
+    name="ids_in_vocabulary",
+    definition="Every output id is at least 0 and less than the vocabulary size of the model's config.",
+    asset="raw_generations",
+    effect="quarantine",
+    meaning="The target cannot emit such an id, and a trainer reads past its embedding table or crashes.",
+    remedy="Find what wrote the ids: they are of another model or damaged; regenerate these samples.",
+    judge=judge_ids_in_vocabulary,
+    columns=("output_ids",),
+    nothing="there is no generated row",
+)

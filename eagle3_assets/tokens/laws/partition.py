@@ -1,0 +1,177 @@
+"""Laws about a partition as a whole: every prompt accounted for, and figures that a person judges."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+
+from eagle3_assets.config import Band
+from eagle3_assets.tokens.batch import CUT_OFF
+from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw
+from eagle3_assets.tokens.lengths import SHORT
+from eagle3_assets.tokens.safe_text import visible
+
+GENERATED, FAILED, REFUSED = "generated", "failed", "refused_prompt"
+
+CUT_OFF_REMARK = 0.10
+"""Share of cut-off outputs from which the check asks a person to look; below it the figure is only shown."""
+
+
+def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
+    """Accounts for every prompt by id."""
+    prompts = context.current_prompts
+    if not len(facts) and (prompts is None or not prompts.digests):
+        return PartitionJudgement(0, reason="there are no rows", judged=False)
+    by_id = facts.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"), pl.col("status").first())
+    doubled = by_id.filter(pl.col("times") > 1)
+    unknown = by_id.filter(~pl.col("status").is_in([GENERATED, FAILED, REFUSED]).fill_null(value=False))
+    faults = [(i, f"{n} rows with this sample id") for i, n in doubled.select("sample_id", "times").iter_rows()]
+    faults += [(i, f"status {s!r} is no terminal state") for i, s in unknown.select("sample_id", "status").iter_rows()]
+    if prompts is not None:
+        faults += _against_prompts(by_id, prompts.digests.keys(), prompts.ready)
+    generated, sent = _coverage(by_id, context)
+    share = generated / sent if sent else 1.0
+    details = [f"{_count(len(faults), 'fault')}, first {_named(faults[0][0])}: {faults[0][1]}"] if faults else []
+    short = share < context.coverage
+    if short:
+        details.append(
+            f"only {generated:,} of {sent:,} sent prompts have an output ({share:.2%} of {context.coverage:.2%})"
+        )
+    return PartitionJudgement(
+        len(faults) + short,
+        tuple(details) or (f"{generated:,} of {sent:,} sent prompts have an output, each row has one state",),
+        tuple((i or "", text) for i, text in faults),
+        {"coverage": share, "generated": generated, "sent": sent},
+        None if prompts is not None else "the tokenized prompts are not at hand: missing rows cannot be noticed",
+    )
+
+
+def judge_length_band(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
+    """Compares the outputs' lengths with the band that the dataset expects."""
+    lengths = facts["output_tokens"].drop_nulls().to_numpy()
+    if not len(lengths):
+        return PartitionJudgement(0, reason="there is no generated row", judged=False)
+    figures = length_figures(lengths)
+    outside = [
+        f"{name} is {figures[name]:,.4g}, expected {band.low:,.4g} to {band.high:,.4g}"
+        for name, band in _bands(context).items()
+        if figures[name] not in band
+    ]
+    stated = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
+    return PartitionJudgement(len(outside), tuple(outside) or (f"within the band: {stated}",), figures=figures)
+
+
+def length_figures(lengths: Ints) -> dict[str, float]:
+    """Median, 95th percentile (each some output's length) and share of short outputs of a non-empty int64 array."""
+    return {
+        "median": float(np.quantile(lengths, 0.5, method="lower")),
+        "p95": float(np.quantile(lengths, 0.95, method="lower")),
+        "share_under_500": float((lengths < SHORT).mean()),
+    }
+
+
+def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
+    """Counts outputs which a cap ended, and looks for a cap that nobody asked for."""
+    finished = facts.filter(pl.col("finish_type").is_not_null() & pl.col("output_tokens").is_not_null())
+    if not len(finished):
+        return PartitionJudgement(0, reason="no row records a finish type", judged=False)
+    cut = finished.filter(pl.col("finish_type") == CUT_OFF)
+    share = len(cut) / len(finished)
+    details = [f"{len(cut):,} of {len(finished):,} outputs were cut off ({share:.2%})"]
+    constant = _foreign_cap(cut)
+    if constant is not None:
+        default = ", SGLang's default" if constant == 128 else ""
+        details.insert(
+            0, f"every cut-off output has {constant} tokens{default}, which is not the recorded max_new_tokens"
+        )
+    violated = (share > CUT_OFF_REMARK) or constant is not None
+    return PartitionJudgement(int(violated), tuple(details), figures={"cut_off_share": share})
+
+
+def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: frozenset[str]) -> list[tuple[str, str]]:
+    status = dict(by_id.select("sample_id", "status").iter_rows())
+    known = frozenset(all_prompts)
+    faults = [(i, "no row for this prompt") for i in all_prompts if i not in status]
+    faults += [(i, "no such prompt in tokenized_prompts") for i in status if i not in known]
+    for sample, state in status.items():
+        if sample in known and (state == REFUSED) == (sample in ready):
+            prompt = "ready" if sample in ready else "refused"
+            faults.append((sample, f"the prompt is {prompt}, the row says {state}"))
+    return faults
+
+
+def _coverage(by_id: pl.DataFrame, context: Context) -> tuple[int, int]:
+    """Prompts with an output, and prompts that were to be sent."""
+    generated = by_id.filter(pl.col("status") == GENERATED)
+    prompts = context.current_prompts
+    if prompts is None:
+        return len(generated), len(by_id.filter(pl.col("status") != REFUSED))
+    return len(generated.filter(pl.col("sample_id").is_in(list(prompts.ready)))), len(prompts.ready)
+
+
+def _bands(context: Context) -> dict[str, Band]:
+    band = context.length_band
+    named = {"median": band.median, "p95": band.p95, "share_under_500": band.share_under_500}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _foreign_cap(cut: pl.DataFrame) -> int | None:
+    """The one length of all cut-off outputs (two at least) where it is not their recorded cap."""
+    lengths = cut["output_tokens"].unique()
+    recorded = cut["max_new_tokens"].drop_nulls()
+    if len(cut) < 2 or len(lengths) != 1 or not len(recorded) or (recorded == lengths[0]).any():
+        return None
+    return int(lengths[0])
+
+
+def _has_band(context: Context) -> str | None:
+    return None if _bands(context) else "the dataset expects no lengths (length_band)"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _named(sample: str | None) -> str:
+    return visible(sample) if sample else "a row without sample id"
+
+
+CONSERVATION = PartitionLaw(
+    name="conservation",
+    definition="Every prompt has exactly one row in one terminal state, there are no other rows, and enough sent"
+    " prompts have an"
+    " output.",
+    asset="raw_generations",
+    effect="refuse",
+    meaning="Samples were lost or doubled, so the data is not the dataset that the config names, and the loss may not"
+    " be random.",
+    remedy="Materialize the partition again: it generates only what is missing; failed rows are asked again with"
+    " retry_failed.",
+    causes=("deepseek-ai/DeepSpec#28", "NousResearch/hermes-agent#112575"),
+    judge=judge_conservation,
+)
+
+LENGTH_BAND = PartitionLaw(
+    name="length_band",
+    definition="Median, 95th percentile and share under 500 tokens lie in the dataset's expected band.",
+    asset="raw_generations",
+    effect="warn",
+    meaning="The outputs are longer or shorter than expected: often a cap, a missing thinking mode or another kind of"
+    " prompt.",
+    remedy="Look at the previews; correct the dataset's settings, or its length_band if the data is right.",
+    judge=judge_length_band,
+    unless=_has_band,
+)
+
+CUT_OFF_SHARE = PartitionLaw(
+    name="cut_off_share",
+    definition=f"At most {CUT_OFF_REMARK:.0%} of the outputs were cut off, and none at a length that nobody asked for.",
+    asset="raw_generations",
+    effect="warn",
+    meaning="A drafter sees few endings, and the longest reasoning, which profits most from drafting, is missing.",
+    remedy="Raise max_new_tokens; if the outputs were cut at another length, find who set it (SGLang's default is"
+    " 128).",
+    judge=judge_cut_off_share,
+)

@@ -1,0 +1,153 @@
+"""Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.laws.base import (
+    PartitionJudgement,
+    PartitionLaw,
+    RowJudgement,
+    RowLaw,
+    find,
+    needs_rerendered_prompts,
+    needs_suffixes,
+    needs_tokenizer,
+)
+from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
+from eagle3_assets.tokens.profile_spec import Mode
+
+
+def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
+    """Asks the tokenizer for every structural token in both directions; needs no row."""
+    tokenizer = context.tokenizer
+    assert tokenizer is not None  # noqa: S101 - the law's condition
+    faults = [*_token_faults(tokenizer, context.profile), *_suffix_faults(tokenizer, context.profile)]
+    known = len(context.profile.structural_ids & context.profile.tokens.keys())
+    said = faults or [f"{known} structural tokens encode to their id and decode back"]
+    return PartitionJudgement(len(faults), tuple(said), figures={"structural_tokens": known})
+
+
+def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
+    """Compares prompts with those rendered again, row by row."""
+    again = batch.context.rerendered_prompts
+    assert again is not None  # noqa: S101 - the law's condition
+    ids = pl.DataFrame({"sample_id": batch.sample_ids})
+    joined = ids.join(
+        again.select("sample_id", "prompt_ids").unique("sample_id"), on="sample_id", how="left", maintain_order="left"
+    )
+    rendered = TokenColumn.from_series(joined["prompt_ids"])
+    judged = ~rendered.null_rows
+    departs = np.where(judged, batch.prompt.first_difference(rendered), -1)
+
+    def detail(row: int) -> str:
+        return (
+            f"rendered again it has {rendered.lengths[row]} ids instead of {batch.prompt.lengths[row]}, the first"
+            " difference"
+            f" at index {departs[row]}"
+        )
+
+    return RowJudgement(judged, (find(departs >= 0, detail, departs),))
+
+
+def judge_prompt_suffix(batch: Batch) -> RowJudgement:
+    """Compares each prompt's end with the suffix of its thinking mode."""
+    suffixes = batch.context.profile.suffixes
+    thinking = batch.column("thinking", pl.Boolean)
+    judged, missing = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
+    wrong = np.zeros(len(batch), np.bool_)
+    modes: tuple[tuple[bool, Mode], ...] = ((True, "thinking"), (False, "no_thinking"))
+    for flag, mode in modes:
+        if mode in suffixes:
+            rows = (thinking == flag).fill_null(value=False).to_numpy()
+            judged |= rows
+            wrong |= rows & ~batch.prompt.ends_with(suffixes[mode])
+    missing |= thinking.is_null().to_numpy()
+
+    def detail(row: int) -> str:
+        mode: Mode = "thinking" if thinking[row] else "no_thinking"
+        return _suffix_difference(batch.prompt.row(row).tolist(), suffixes[mode], mode, batch.context.profile)
+
+    return RowJudgement(judged, (find(wrong, detail, batch.prompt.lengths - 1),), missing=missing)
+
+
+def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, profile: TargetProfile) -> str:
+    ending = prompt[-len(suffix) :]
+    other = next((m for m, s in profile.suffixes.items() if s != suffix and tuple(prompt[-len(s) :]) == s), None)
+    if other is not None:
+        return f"ends with the suffix of mode {other}, not of {mode}"
+    found = " ".join(profile.tokens.get(i, str(i)) for i in ending) or "nothing"
+    expected = " ".join(profile.tokens.get(i, str(i)) for i in suffix)
+    return f"ends with {found}, not with the {mode} suffix {expected}"
+
+
+def _token_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str]:
+    for token_id in sorted(profile.structural_ids & profile.tokens.keys()):
+        token = profile.tokens[token_id]
+        encoded = list(tokenizer.encode(token, add_special_tokens=False))
+        decoded = tokenizer.decode([token_id], skip_special_tokens=False)
+        known_as = tokenizer.convert_tokens_to_ids(token)
+        if known_as != token_id:
+            yield f"{token} has id {known_as} in the tokenizer, {token_id} in the profile"
+        elif encoded != [token_id]:
+            yield f"{token} encodes to {encoded}, not to [{token_id}]"
+        elif decoded != token:
+            yield f"id {token_id} decodes to {decoded!r}, not to {token}"
+
+
+def _suffix_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str]:
+    for mode, text in profile.suffix_texts.items():
+        ids, expected = list(tokenizer.encode(text, add_special_tokens=False)), list(profile.suffixes.get(mode, ()))
+        if ids != expected:
+            yield f"the {mode} suffix encodes to {ids}, not to {expected}"
+        elif (decoded := tokenizer.decode(ids, skip_special_tokens=False)) != text:
+            yield f"the {mode} suffix decodes to {decoded!r}, not to {text!r}"
+
+
+TOKENIZER_CANARY = PartitionLaw(
+    name="tokenizer_canary",
+    definition="Every structural token of the profile encodes to its one id and decodes back to itself.",
+    asset="tokenized_prompts",
+    effect="block",
+    meaning="The tokenizer does not say what the target reads, so every prompt and every shown text is in doubt.",
+    remedy="Install another transformers version or give the target's own tokenizer as target.tokenizer, then"
+    " tokenize again.",
+    causes=("huggingface/transformers#45356",),
+    judge=judge_tokenizer_canary,
+    unless=needs_tokenizer,
+)
+
+PROMPT_REPRODUCIBLE = RowLaw(
+    name="prompt_reproducible",
+    definition="Rendering and tokenizing the conversation again gives the same prompt ids.",
+    asset="tokenized_prompts",
+    effect="block",
+    meaning="The chat template or the tokenizer changed, or depends on the clock: prompts of one partition are of two"
+    " kinds.",
+    remedy="Materialize tokenized_prompts again; if it stays, look for a date or a random part in the chat template.",
+    judge=judge_prompt_reproducible,
+    columns=("prompt_ids",),
+    nothing="none of the prompts that were rendered again is in the partition",
+    unless=needs_rerendered_prompts,
+)
+
+PROMPT_SUFFIX = RowLaw(
+    name="prompt_suffix",
+    definition="The prompt ends with the exact generation suffix of its thinking mode.",
+    asset="tokenized_prompts",
+    effect="quarantine",
+    meaning="The target would not answer in the place where it answers in production, so a drafter would learn other"
+    " openings.",
+    remedy="Check the chat template, its add_generation_prompt and the dataset's thinking mode; correct the profile's"
+    " suffixes"
+    " with target.profile_overrides if the template is right.",
+    judge=judge_prompt_suffix,
+    columns=("prompt_ids", "thinking"),
+    nothing="the profile describes no suffix for the prompts' thinking mode",
+    missing="its thinking mode is not recorded",
+    unless=needs_suffixes,
+)

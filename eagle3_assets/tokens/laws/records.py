@@ -1,0 +1,120 @@
+"""Laws about what is recorded with an output: log-probabilities, sampling parameters, the hash taken at capture."""
+
+import numpy as np
+import polars as pl
+
+from eagle3_assets.identity import ids_sha256
+from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.columns import Ints, TokenColumn
+from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, find
+
+LOGPROB_IDS = "output_logprob_ids"
+"""A column that some sources have beside the contract's: the ids that the log-probabilities are of."""
+
+_INT32 = np.iinfo(np.int32)
+
+
+def judge_logprobs_agree(batch: Batch) -> RowJudgement:
+    """Compares log-probabilities with the output ids: their ids where recorded, their number, their values."""
+    values = batch.column("output_logprobs", pl.List(pl.Float32))
+    recorded = values.is_not_null().to_numpy()
+    count = values.list.len().fill_null(0).to_numpy().astype(np.int64)
+    ids = TokenColumn.from_series(batch.column(LOGPROB_IDS, pl.List(pl.Int32)))
+    departs = np.where(recorded & ~ids.null_rows, batch.output.first_difference(ids), -1)
+    other_ids = departs >= 0
+    other_count = recorded & ~other_ids & (count != batch.output.lengths)
+    infinite = np.where(other_ids | other_count, -1, _first_not_finite(values, count))
+
+    def wrong_ids(row: int) -> str:
+        return f"the log-probabilities are of other ids, from index {departs[row]} on"
+
+    def wrong_count(row: int) -> str:
+        return f"{count[row]} log-probabilities for {batch.output.lengths[row]} output ids"
+
+    def not_finite(row: int) -> str:
+        return f"the log-probability at index {infinite[row]} is {values[row][int(infinite[row])]}"
+
+    found = (
+        find(other_ids, wrong_ids, departs),
+        find(other_count, wrong_count),
+        find(infinite >= 0, not_finite, infinite),
+    )
+    return RowJudgement(recorded, found)
+
+
+def judge_sampling_recorded(batch: Batch) -> RowJudgement:
+    """Looks for sampling parameters that a row leaves to the engine's defaults."""
+    faults = batch.samplings["fault"]
+
+    def detail(row: int) -> str:
+        return str(faults[row])
+
+    recorded = batch.present("sampling")
+    return RowJudgement(recorded, (find(recorded & faults.is_not_null().to_numpy(), detail),), missing=~recorded)
+
+
+def judge_stored_as_captured(batch: Batch) -> RowJudgement:
+    """Hashes the ids again, a row at a time."""
+    captured, recorded = batch.column("ids_sha256", pl.String), batch.present("ids_sha256")
+    prompt, output = batch.prompt, batch.output
+    wide = (prompt.outside(_INT32.min, _INT32.max + 1).count() + output.outside(_INT32.min, _INT32.max + 1).count()) > 0
+    rows = [
+        row
+        for row, (expected, is_wide) in enumerate(zip(captured, wide.tolist(), strict=True))
+        if expected is not None and (is_wide or ids_sha256(prompt.row(row), output.row(row)) != expected)
+    ]
+    details = ["the ids are not those whose hash was taken when the reply was captured"] * len(rows)
+    found = Found(np.array(rows, np.int64), np.full(len(rows), -1, np.int64), details, "error")
+    return RowJudgement(recorded, (found,), missing=~recorded)
+
+
+def _first_not_finite(values: pl.Series, count: Ints) -> Ints:
+    flat = values.explode(empty_as_null=False, keep_nulls=False).cast(pl.Float64).fill_null(np.nan).to_numpy()
+    ends = np.cumsum(count)
+    positions = np.flatnonzero(~np.isfinite(flat))[::-1]
+    row = np.searchsorted(ends, positions, side="right")
+    first = np.full(len(values), -1, np.int64)
+    first[row] = positions - (ends - count)[row]  # positions go down, so each row keeps its first
+    return first
+
+
+LOGPROBS_AGREE = RowLaw(
+    name="logprobs_agree",
+    definition="Recorded log-probabilities are of the output's own ids, one for each, and finite.",
+    asset="raw_generations",
+    effect="quarantine",
+    meaning="Ids and log-probabilities are of different outputs: the ids were made again from text, or mixed up on"
+    " the way.",
+    remedy="Take both from the same raw reply and never encode an output's text; then regenerate these samples.",
+    causes=("huggingface/trl#5224",),
+    judge=judge_logprobs_agree,
+    columns=("output_ids", "output_logprobs"),
+    nothing="no row records log-probabilities",
+    explained_by_echo=True,
+)
+
+SAMPLING_RECORDED = RowLaw(
+    name="sampling_recorded",
+    definition="Every row records every sampling parameter explicitly.",
+    asset="raw_generations",
+    effect="refuse",
+    meaning="Nobody can say which distribution the tokens come from, as engines fill gaps with defaults of their own.",
+    remedy="Regenerate with every parameter in the request, or add the parameters to the file if you know them.",
+    judge=judge_sampling_recorded,
+    columns=("sampling",),
+    nothing="no row records its sampling parameters",
+    missing="its sampling parameters are not recorded",
+)
+
+STORED_AS_CAPTURED = RowLaw(
+    name="stored_as_captured",
+    definition="The ids read back have the hash that was taken when the engine's reply was captured.",
+    asset="raw_generations",
+    effect="refuse",
+    meaning="The stored ids were changed after capture: by an edit, a faulty disk or a tool that rewrote the file.",
+    remedy="Restore the file from a copy, or delete the changed rows and materialize the partition again.",
+    judge=judge_stored_as_captured,
+    columns=("prompt_ids", "output_ids", "ids_sha256"),
+    nothing="no row records a hash",
+    missing="its hash is not recorded",
+)

@@ -1,0 +1,44 @@
+"""How a family of targets is described: by token names and texts, before any tokenizer is at hand.
+
+What belongs here: the form of a description. Not here: the descriptions themselves, their resolution to ids.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Mode = Literal["thinking", "no_thinking"]
+"""What a prompt's end leaves to the target: to reason, or to answer at once."""
+
+
+class ToolTokens(BaseModel):
+    """Names of native tool-call markup: ``section (call id argument args end)+ section_end``; null for what is not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    section_begin: str | None = None
+    call_begin: str
+    argument_begin: str | None = None
+    call_end: str
+    section_end: str | None = None
+
+
+class ProfileSpec(BaseModel):
+    """A family of targets, described by token names and texts: data, good for any tokenizer that has the names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    detected_by: tuple[str, ...] = Field((), description="Tokens which together tell this family from the others.")
+    stop: tuple[str, ...] = Field((), description="Tokens that end an output.")
+    suffixes: dict[Mode, str] = Field(default_factory=dict, description="Text that ends a prompt, by thinking mode.")
+    reasoning_start: str | None = None
+    reasoning_end: str | None = None
+    tools: ToolTokens | None = None
+    prompt_only: tuple[str, ...] = Field((), description="Role and turn tokens which the target itself never writes.")
+    bos: str | None = None
+    eos: str | None = None
+    pad: str | None = None
+    unk: str | None = None
+    media: tuple[str, ...] = ()
+    reserved: str | None = Field(None, description="Regular expression of the names of tokens without a use.")

@@ -1,0 +1,72 @@
+"""Model text made safe to show: it is untrusted, and may hold markup, control characters or reversed writing.
+
+What belongs here: turning text into text. Not here: choosing or decoding it.
+"""
+
+import html
+import re
+import unicodedata
+
+_JOINERS = "\u200c\u200d"
+"""Invisible, but part of ordinary writing: Persian words and joined emoji need them."""
+
+_HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_MAYBE_HIDDEN = re.compile(r"[^\x20-\x7e]")
+_BACKTICKS = re.compile(r"`+")
+
+
+def visible(text: str, *, keep_lines: bool = False, limit: int | None = None) -> str:
+    """Replaces what a reader would not see, or be misled by, with its name: ``<U+202E>``, a newline with an arrow.
+
+    Control, format (bidirectional, zero-width), surrogate and private characters are replaced, emoji joiners are not.
+
+    Args:
+        text: any text.
+        keep_lines: whether newlines and tabs stay.
+        limit: longest result in characters, 1 at least; a longer one ends with an ellipsis.
+    """
+    if limit is not None and len(text) > limit:
+        text = text[: limit - 1] + "\u2026"  # shortened first: a long text is not worth escaping
+    shown = _MAYBE_HIDDEN.sub(lambda match: _shown(match.group(), keep_lines=keep_lines), text)
+    return shown if limit is None or len(shown) <= limit else shown[: limit - 1] + "\u2026"
+
+
+def html_text(text: str, *, keep_lines: bool = False) -> str:
+    """Text for HTML, in an element or a quoted attribute."""
+    return html.escape(visible(text, keep_lines=keep_lines), quote=True)
+
+
+def markdown_code(text: str, *, in_table: bool = False) -> str:
+    """Text as one inline code span of Markdown, which shows every character as it is and links nothing.
+
+    Args:
+        text: any text; an empty one gives an empty string, as there is no empty code span.
+        in_table: whether it goes into a cell of a table, where a vertical bar has to be escaped.
+    """
+    shown = visible(text)
+    if not shown:
+        return ""
+    fence = "`" * (_longest_run(shown) + 1)
+    # The space at both ends is dropped again by Markdown unless all is space, which then stays as it is.
+    span = f"{fence} {shown} {fence}" if shown.strip() else f"{fence}{shown}{fence}"
+    return span.replace("|", "\\|") if in_table else span
+
+
+def markdown_block(text: str) -> str:
+    """Text as a fenced code block of Markdown, newlines kept; the fence is longer than any run of backticks inside."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}text\n{visible(text, keep_lines=True)}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+
+
+def _shown(character: str, *, keep_lines: bool) -> str:
+    if character in _JOINERS or (keep_lines and character in "\n\t"):
+        return character
+    if character == "\n":
+        return "\u21b5"
+    if unicodedata.category(character) in _HIDDEN_CATEGORIES:
+        return f"<U+{ord(character):04X}>"
+    return character

@@ -1,0 +1,54 @@
+"""Which samples a person should look at: spread over the lengths, and every odd kind.
+
+What belongs here: choosing. Not here: decoding, showing.
+"""
+
+import polars as pl
+
+from eagle3_assets.partitions import stable_rank
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+PER_KIND = 3
+"""Samples chosen of each odd kind."""
+RANDOM = 8
+
+CHOSEN = pl.Schema({"sample_id": pl.String, "stratum": pl.String})
+
+
+def choose(facts: pl.DataFrame, findings: pl.DataFrame) -> pl.DataFrame:
+    """Chooses a few dozen samples, the same ones whenever the data is the same.
+
+    Args:
+        facts: ``facts.OUTPUT_FACTS``, one row per output.
+        findings: ``contract.SAMPLE_FINDINGS``.
+
+    Returns:
+        ``sample_id`` and ``stratum``: those spread over the lengths first, each sample once, under the first stratum
+        that chose it.
+    """
+    # Ties are broken by a hash of the id, so that the choice is neither the source's order nor the alphabet's.
+    ranks = pl.Series("rank", [stable_rank(sample_id) for sample_id in facts["sample_id"]], dtype=pl.UInt64)
+    ordered = facts.with_columns(ranks).sort("output", "rank")
+    if ordered.is_empty():
+        return pl.DataFrame(schema=CHOSEN)
+    last = len(ordered) - 1
+    spread = [("shortest", 0), *((f"p{q * 100:.0f} of length", round(q * last)) for q in QUANTILES), ("longest", last)]
+    parts = [
+        pl.DataFrame([(ordered["sample_id"][row], name) for name, row in spread], schema=CHOSEN, orient="row"),
+        *(
+            _some(ordered.filter(pl.col("sample_id").is_in(ids.implode())), f"breaks {law}")
+            for (law,), group in sorted(findings.group_by("law"))
+            if not (ids := group["sample_id"]).is_empty()
+        ),
+        _some(ordered.filter("cut_off"), "cut off"),
+        _some(ordered.filter("tool_call"), "tool call"),
+        _some(ordered.filter(~pl.col("tool_call")), "no tool call"),
+        _some(ordered.filter(pl.col("reasoning_end") < 0), "no end of reasoning"),
+        _some(ordered, "random", RANDOM),
+    ]
+    return pl.concat(parts).unique("sample_id", keep="first", maintain_order=True)
+
+
+def _some(rows: pl.DataFrame, stratum: str, count: int = PER_KIND) -> pl.DataFrame:
+    chosen = rows.sort("rank").head(count)
+    return chosen.select("sample_id", stratum=pl.lit(stratum))

@@ -1,0 +1,113 @@
+"""What judging a partition yields: a verdict for every law, and the findings that a person can follow to a sample.
+
+What belongs here: results and their reading in words. Not here: how they are reached.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+from eagle3_assets.tokens.laws.base import Effect, Law
+
+Status = Literal["passed", "warned", "failed", "not_judged"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One law over one partition."""
+
+    law: Law
+    effect: Effect
+    """The law's effect, or ``warn`` where the config lowered it."""
+    status: Status
+    """``failed`` goes with severity ERROR and ``warned`` with WARN."""
+    judged: int
+    """Rows that the law could say something about."""
+    rows: int
+    """Rows that it was shown."""
+    violations: int
+    """Samples that break the law; for a law about the partition, how many faults it found."""
+    warnings: int
+    """Samples with a remark only: the law's warning class."""
+    share: float
+    """Violations among the rows, 0 to 1."""
+    refuses: bool
+    """Whether the partition must not be used because of this law."""
+    reason: str | None = None
+    """Why it was not judged, or what of it was not."""
+    details: tuple[str, ...] = ()
+    """What was found, one sentence for each of the first few."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the law is about, by name."""
+
+    @property
+    def severity(self) -> Literal["ERROR", "WARN"] | None:
+        """How loudly a check says it; None where it passed or was not judged."""
+        return {"failed": "ERROR", "warned": "WARN"}.get(self.status)  # type: ignore[return-value]
+
+    @property
+    def summary(self) -> str:
+        """One sentence for a person."""
+        if self.status == "not_judged":
+            return f"Not judged: {self.reason}."
+        if self.law.scope == "partition":
+            said = "; ".join(self.details) or "Holds"
+            return f"{said[:1].upper()}{said[1:]}{f' ({self.reason})' if self.reason else ''}."
+        partly = f" ({self.reason})" if self.reason else ""
+        if not self.violations and not self.warnings:
+            return f"All {self.judged:,} judged of {self.rows:,} samples keep it{partly}."
+        of = f"of {self.rows:,} samples"
+        counts = [f"{self.violations:,} {of} break it ({self.share:.2%})"] if self.violations else []
+        counts += [f"{self.warnings:,} {of} have a remark"] if self.warnings else []
+        return f"{' and '.join(counts)}{partly}; first {self.details[0]}."
+
+
+@dataclass(frozen=True)
+class Report:
+    """All laws of one asset over one partition."""
+
+    verdicts: tuple[Verdict, ...]
+    """One for every law of the asset, in the order of ``LAWS``."""
+    findings: pl.DataFrame
+    """Schema ``contract.SAMPLE_FINDINGS``, by row and then by law; ``index`` is null where it is about no single id."""
+    rows: int
+    """Rows that row laws were shown: prompts with ids, or rows with an output."""
+    quarantined: frozenset[str]
+    """Ids of the samples which must not be exported (or, for prompts, not be sent)."""
+    quarantine_limit: float
+
+    def __getitem__(self, law: str) -> Verdict:
+        """The verdict of the law of that name.
+
+        Raises:
+            KeyError: the asset has no such law.
+        """
+        for verdict in self.verdicts:
+            if verdict.law.name == law:
+                return verdict
+        raise KeyError(law)
+
+    @property
+    def nothing_judged(self) -> bool:
+        """Whether no law could say anything, as over an empty file: no reason to trust it."""
+        return all(verdict.status == "not_judged" for verdict in self.verdicts)
+
+    @property
+    def quarantined_share(self) -> float:
+        """Quarantined samples among the rows, 0 to 1."""
+        return len(self.quarantined) / self.rows if self.rows else 0.0
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why the partition must not be used, one text for each reason, with what to do; empty if it may be."""
+        refused = [v for v in self.verdicts if v.refuses]
+        texts = [f"{v.law.name}: {v.summary} {v.law.meaning} {v.law.remedy}" for v in refused]
+        if not any(v.effect == "quarantine" for v in refused) and self.quarantined_share > self.quarantine_limit:
+            texts.append(
+                f"quarantine: {len(self.quarantined):,} of {self.rows:,} samples ({self.quarantined_share:.2%}) break"
+                " one"
+                f" law or another, more than the dataset's quarantine_limit of {self.quarantine_limit:.2%}."
+            )
+        return tuple(texts)

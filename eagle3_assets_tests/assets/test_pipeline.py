@@ -1,0 +1,284 @@
+"""The whole pipeline on a real Dagster instance with the packaged target, and data broken by hand."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from eagle3_assets.build import build_defs
+from eagle3_assets.contract import (
+    DECODED_PREVIEWS,
+    LENGTH_STATISTICS,
+    PROMPTS,
+    RAW_GENERATIONS,
+    TOKENIZED_PROMPTS,
+    TRAINING_SAMPLES,
+)
+from eagle3_assets.generating import Wishes
+from eagle3_assets.generation.sealed import scan_sealed
+from eagle3_assets.jobs import PARTITION_JOB
+from eagle3_assets.project import Project
+from eagle3_assets.running import PartitionRun, materialize
+from eagle3_assets.storage.files import sealed_generations, write_parquet
+from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets_tests.conftest import DEMO, ProjectMaker, demo_rows, write_jsonl
+
+ASSETS = {
+    "prompts": PROMPTS,
+    "tokenized_prompts": TOKENIZED_PROMPTS,
+    "decoded_previews": DECODED_PREVIEWS,
+    "length_statistics": LENGTH_STATISTICS,
+    "training_samples": TRAINING_SAMPLES,
+}
+
+
+def run(project: Project, instance: dg.DagsterInstance, key: str = "d", **wishes: bool) -> PartitionRun:
+    [made] = materialize(project, [key], instance, wishes=Wishes(**wishes))
+    return made
+
+
+def run_some(
+    project: Project, instance: dg.DagsterInstance, *assets: str, config: dict[str, Any] | None = None, key: str = "d"
+) -> dg.ExecuteInProcessResult:
+    """Some assets and their checks, as a person would select them in the UI."""
+    job = build_defs(project).resolve_job_def(PARTITION_JOB)
+    return job.execute_in_process(
+        instance=instance,
+        partition_key=key,
+        asset_selection=[dg.AssetKey(a) for a in assets],
+        raise_on_error=False,
+        run_config={"ops": {"raw_generations": {"config": config}}} if config else None,
+    )
+
+
+def frame(project: Project, asset: str, key: str = "d") -> pl.DataFrame:
+    return pl.read_parquet(str(project.layout.asset_file(asset, key)))
+
+
+def raw(project: Project, key: str = "d") -> pl.DataFrame:
+    return scan_sealed(sealed_generations(project.layout, key)).collect()
+
+
+def statuses(run: PartitionRun) -> dict[str, str]:
+    return {check.name: check.status for check in run.checks}
+
+
+def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    return {
+        event.step_key or "": event.step_failure_data.user_failure_data.description or ""
+        for event in result.all_events
+        if event.is_step_failure and event.step_failure_data.user_failure_data
+    }
+
+
+def test_every_asset_is_made_and_every_law_has_a_result(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    project = make_project()
+    made = run(project, instance)
+    assert made.good, made
+    assert set(statuses(made)) == {law.name for law in LAWS} | {"source_rows_accounted"}
+    for asset, schema in ASSETS.items():
+        assert frame(project, asset).schema == schema, asset
+    rows = raw(project)
+    assert rows.schema == RAW_GENERATIONS
+    assert rows["status"].to_list() == ["generated"] * 4
+    samples = frame(project, "training_samples")
+    for sample, row in zip(samples.iter_rows(named=True), rows.iter_rows(named=True), strict=True):
+        assert sample["input_ids"] == row["prompt_ids"] + row["output_ids"]
+        assert sample["loss_mask"] == [0] * len(row["prompt_ids"]) + [1] * len(row["output_ids"])
+        assert json.loads(sample["metadata"])["source_row"] == int(sample["id"].split(":")[0][-2:]) + 1
+
+
+def test_materializing_again_generates_nothing_twice(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project()
+    run(project, instance)
+    before, file = raw(project), sealed_generations(project.layout, "d").path
+    again = run(project, instance)
+    assert again.good
+    assert sealed_generations(project.layout, "d").path == file
+    assert raw(project).equals(before)
+    event = instance.get_latest_materialization_event(dg.AssetKey("raw_generations"))
+    assert event and event.asset_materialization
+    assert event.asset_materialization.metadata["generated_in_this_run"].value == 0
+    assert event.asset_materialization.metadata["kept_from_before"].value == 4
+
+
+def test_more_rows_in_the_source_are_generated_and_the_old_ones_kept(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    run(make_project(demo_rows("function_calling", 3)), instance)
+    project = make_project(demo_rows("function_calling", 5))
+    assert run(project, instance).good
+    assert raw(project)["sample_id"].to_list() == frame(project, "prompts")["sample_id"].to_list()
+    event = instance.get_latest_materialization_event(dg.AssetKey("raw_generations"))
+    assert event and event.asset_materialization
+    assert event.asset_materialization.metadata["generated_in_this_run"].value == 2
+
+
+def test_one_changed_id_is_named_refused_and_hides_nothing(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    project = make_project()
+    run(project, instance)
+    rows, path = raw(project), sealed_generations(project.layout, "d").path
+    victim = rows["sample_id"][2]
+    ids = rows["output_ids"].to_list()
+    ids[2][5] = ids[2][5] + 1 if ids[2][5] > 300 else 301  # an ordinary id of the demo's vocabulary
+    write_parquet(rows.with_columns(pl.Series("output_ids", ids, dtype=pl.List(pl.Int32))), path)
+
+    training_before = frame(project, "training_samples")
+    result = run_some(project, instance, "decoded_previews", "length_statistics", "training_samples")
+    said = failures(result)
+    assert set(said) == {"training_samples"}
+    assert "stored_as_captured" in said["training_samples"]
+    assert victim in said["training_samples"]
+    assert {e.asset_key.path[-1] for e in result.get_asset_materialization_events() if e.asset_key} == {
+        "decoded_previews",
+        "length_statistics",
+    }
+    assert frame(project, "training_samples").equals(training_before)
+
+    again = run(project, instance)
+    assert statuses(again)["stored_as_captured"] == "failed"
+    assert [name for name, status in statuses(again).items() if status == "failed"] == ["stored_as_captured"]
+    [check] = [check for check in again.checks if check.name == "stored_as_captured"]
+    assert victim in check.said
+
+
+def test_outputs_of_other_prompts_are_refused_until_generated_again(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    run(make_project(), instance)
+    template = (DEMO / "model" / "chat_template.jinja").read_text(encoding="utf-8")
+    (tmp_path / "other.jinja").write_text(template.replace("tool_declare", "tools"), encoding="utf-8")
+    project = make_project(target={"model": "demo", "chat_template": "other.jinja"})
+
+    said = failures(run_some(project, instance, "tokenized_prompts", "training_samples"))
+    assert set(said) == {"training_samples"}
+    assert "prompt_as_generated" in said["training_samples"]
+
+    refused = run(project, instance)
+    assert any("chat_template" in failure and "regenerate" in failure for failure in refused.failures), refused.failures
+
+    old = sealed_generations(project.layout, "d").path
+    assert run(project, instance, regenerate=True).good
+    assert sealed_generations(project.layout, "d").path != old
+    assert old.exists()
+
+
+def test_a_broken_structural_token_blocks_generation(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    model = shutil.copytree(DEMO / "model", tmp_path / "broken")
+    tokenizer = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
+    # In the vocabulary by name, and yet no text ever becomes it: as ordinary text it falls into pieces.
+    [end] = [token for token in tokenizer["added_tokens"] if token["content"] == "</think>"]
+    tokenizer["added_tokens"].remove(end)
+    tokenizer["model"]["vocab"]["</think>"] = end["id"]
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    project = make_project(target={"model": "broken"})
+    made = run(project, instance)
+    assert statuses(made)["tokenizer_canary"] == "failed"
+    assert not any(check.asset == "raw_generations" for check in made.checks)
+    assert not project.layout.generations("d").exists()
+    # In a later run Dagster counts the prompts as materialized; the asset looks for itself.
+    said = failures(run_some(project, instance, "raw_generations"))
+    assert "tokenizer_canary" in said["raw_generations"]
+    assert not project.layout.generations("d").exists()
+
+
+def test_trial_sampling_is_for_trials_alone(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project()
+    run_some(project, instance, "prompts", "tokenized_prompts")
+    said = failures(run_some(project, instance, "raw_generations", config={"trial_sampling": {"max_new_tokens": 5}}))
+    assert "d, which is no trial" in said["raw_generations"]
+    assert "d-trial" in said["raw_generations"]
+
+    assert run(project, instance, "d-trial").good
+    assert len(raw(project, "d-trial")) == 2
+    tried = run_some(
+        project, instance, "raw_generations", config={"trial_sampling": {"max_new_tokens": 5}}, key="d-trial"
+    )
+    assert tried.success
+    assert raw(project, "d-trial")["completion_tokens"].max() == 5
+
+    wrong = run_some(
+        project, instance, "raw_generations", config={"trial_sampling": {"temperature": -1.0}}, key="d-trial"
+    )
+    assert "temperature" in failures(wrong)["raw_generations"]
+
+
+def test_bad_lines_and_prompts_without_room_are_accounted_for(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    good = demo_rows("chat", 2)
+    long = {"id": "long", "messages": [{"role": "user", "content": "a very long word " * 2000}]}
+    project = make_project([good[0], "{broken", long, good[1]])
+    made = run(project, instance)
+    checks = {check.name: check for check in made.checks}
+    assert checks["source_rows_accounted"].status == "warned"
+    assert "prompts.jsonl:2: is not JSON" in checks["source_rows_accounted"].said
+    assert checks["conservation"].status == "passed"
+    rows = raw(project)
+    assert rows["status"].to_list() == ["generated", "refused_prompt", "generated"]
+    assert "leave no room in the target's context" in rows["reason"][1]
+
+
+def test_a_source_that_changed_is_noticed(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    project = make_project()
+    run(project, instance)
+    write_jsonl(tmp_path / "prompts.jsonl", demo_rows("function_calling", 3))
+    defs = build_defs(project)
+    job = defs.resolve_job_def(PARTITION_JOB)
+    key = dg.AssetCheckKey(dg.AssetKey("prompts"), "source_rows_accounted")
+    result = job.get_subset(asset_selection=set(), asset_check_selection={key}).execute_in_process(
+        instance=instance, partition_key="d"
+    )
+    [evaluation] = result.get_asset_check_evaluations()
+    assert not evaluation.passed
+    assert "the source has changed" in (evaluation.description or "")
+
+
+def test_an_empty_source_makes_empty_frames_and_an_error(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    made = run(make_project([]), instance)
+    checks = {check.name: check for check in made.checks}
+    assert checks["source_rows_accounted"].status == "failed"
+    assert not made.good
+    assert "passed" not in {c.status for c in made.checks if c.name in ("stop_token_last", "completion_count")}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"model": "nowhere"}, "there is no directory"),
+        ({"model": "."}, "config.json: cannot be read: No such file"),
+        ({"model": "demo", "tokenizer": "nowhere"}, "target.tokenizer: there is no directory"),
+        ({"model": "demo", "profile": "nobody"}, "target.profile: there is no profile 'nobody'"),
+        ({"model": "demo", "chat_template": "nowhere.jinja"}, "target.chat_template: there is no file"),
+    ],
+)
+def test_a_wrong_target_is_one_clear_failure(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, target: dict[str, str], said: str
+) -> None:
+    made = run(make_project(target=target), instance)
+    assert not made.good
+    assert [failure for failure in made.failures if said in failure], made.failures
+
+
+def test_a_storage_that_takes_nothing_is_one_clear_failure(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be", encoding="utf-8")
+    made = run(make_project(), instance)
+    [failure] = made.failures
+    assert "cannot be written" in failure
+    assert "prompts" in failure

@@ -1,0 +1,77 @@
+"""What tests share: small projects on the packaged demo model, and a real Dagster instance to run them on."""
+
+import json
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import yaml
+
+from eagle3_assets.config import STORAGE_VARIABLE, load_config
+from eagle3_assets.project import Project
+
+DEMO = Path(str(files("eagle3_assets.demo")))
+
+ProjectMaker = Callable[..., Project]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_threads() -> None:
+    """Small models are fastest on one thread, and a machine that runs tests has other things to do."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def demo_rows(dataset: str, count: int) -> list[dict[str, Any]]:
+    """The first prompts of a demo dataset."""
+    lines = (DEMO / "prompts" / f"{dataset}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines[:count]]
+
+
+def write_jsonl(path: Path, rows: list[Any]) -> Path:
+    """Rows as JSONL; strings are written as they are."""
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def make_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectMaker:
+    """Makes a project below the test's folder. Keys given replace those of the usual small config."""
+    monkeypatch.delenv(STORAGE_VARIABLE, raising=False)
+
+    def make(rows: list[Any] | None = None, *, dataset: dict[str, Any] | None = None, **config: Any) -> Project:
+        write_jsonl(tmp_path / "prompts.jsonl", demo_rows("function_calling", 4) if rows is None else rows)
+        settings: dict[str, Any] = {
+            "target": {"model": "demo"},
+            "engine": {"batch_size": 8, "threads": 1, "logprob_share": 1.0},
+            "storage": {"root": "data"},
+            "trial_rows": 2,
+            "datasets": [
+                {
+                    "name": "d",
+                    "source": "prompts.jsonl",
+                    "sampling": {"max_new_tokens": 160, "temperature": 0.0},
+                    **(dataset or {}),
+                }
+            ],
+            **config,
+        }
+        path = tmp_path / "eagle3.yaml"
+        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        return Project(load_config(path))
+
+    return make
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """A real instance with storage on disk."""
+    home = tmp_path / "dagster_home"
+    home.mkdir()
+    with dg.DagsterInstance.local_temp(str(home), overrides={"telemetry": {"enabled": False}}) as made:
+        yield made

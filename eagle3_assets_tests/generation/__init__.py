@@ -1,0 +1,1 @@
+"""Tests of the generation loop, its journal and its files."""

@@ -1,0 +1,306 @@
+"""The journal: nothing acknowledged is lost, a torn tail is cut, one writer at a time."""
+
+import errno
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eagle3_assets.generation.errors import JournalError
+from eagle3_assets.generation.journal import FILE, Journal, decode, encode
+from eagle3_assets_tests.generation.fake import IDENTITY
+
+KEYS = st.binary(min_size=16, max_size=16)
+ROWS = st.fixed_dictionaries(
+    {"status": st.sampled_from(["generated", "failed"])},
+    optional={
+        "output_ids": st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
+        "text": st.none() | st.text(max_size=20),
+        "latency_s": st.floats(allow_nan=False),
+    },
+)
+
+
+def row(key: bytes, status: str = "generated", **others: Any) -> dict[str, Any]:  # noqa: ANN401 - handed on
+    return {"request_key": key.hex(), "status": status, **others}
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def filled(directory: Path, count: int) -> None:
+    with Journal(directory) as journal:
+        journal.begin(IDENTITY, fresh=False)
+        for number in range(count):
+            journal.append(row(key(number), output_ids=[number] * 20))
+
+
+@given(st.dictionaries(st.text(max_size=5), ROWS, max_size=3), KEYS)
+def test_any_record_survives_the_codec(extra: dict[str, Any], name: bytes) -> None:
+    record = {"kind": "row", **row(name, extra=extra)}
+    line = encode(record)
+    assert line.count(b"\n") == 1 and decode(line) == record
+    for cut in range(len(line)):
+        assert decode(line[:cut]) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"null\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"kind":"row"}\n',
+        b'{"kind":"row","request_key":"zz","status":"failed"}\n',
+        b'{"kind":"other"}\n',
+        b"\xff\n",
+        b"\0\0\n",
+        b'{"kind":"header"}',
+    ],
+)
+def test_what_is_no_record_is_told_apart(line: bytes) -> None:
+    assert decode(line) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(KEYS, ROWS), max_size=8), st.data())
+def test_cut_anywhere_what_is_left_is_a_prefix_of_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, written: list[tuple[bytes, Mapping[str, Any]]], data: st.DataObject
+) -> None:
+    directory = tmp_path_factory.mktemp("journal")
+    ends = []
+    with Journal(directory) as journal:
+        journal.begin(IDENTITY, fresh=True)
+        for name, content in written:
+            journal.append({"request_key": name.hex(), **content})
+            ends.append(journal.path.stat().st_size)
+    cut = data.draw(st.integers(0, (directory / FILE).stat().st_size))
+    os.truncate(directory / FILE, cut)
+    whole = [pair for pair, end in zip(written, ends, strict=True) if end <= cut]
+    expected: dict[bytes, Mapping[str, Any]] = {}
+    for name, content in whole:
+        if expected.get(name, {}).get("status") != "generated":
+            expected[name] = content
+    with Journal(directory) as journal:
+        assert {name: journal.row(name) for name in expected} == {
+            name: {"request_key": name.hex(), **content} for name, content in expected.items()
+        }
+        assert len(journal) == len(expected)
+        if journal.header is None:
+            journal.begin(IDENTITY, fresh=True)
+        journal.append(row(b"next key, 16 byt"))
+    with Journal(directory) as journal:
+        assert journal.torn_bytes == 0
+        assert journal.status(b"next key, 16 byt") == "generated"
+
+
+def test_a_failed_row_is_replaced_and_a_generated_one_is_not(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.begin(IDENTITY, fresh=False)
+        for status in ("failed", "generated", "failed"):
+            journal.append(row(key(1), status))
+        journal.append(row(key(2), "failed"))
+        assert (journal.status(key(1)), journal.status(key(2)), journal.status(key(3))) == ("generated", "failed", None)
+        assert list(journal.generated()) == [key(1)]
+    with Journal(tmp_path) as journal:
+        assert journal.row(key(1))["status"] == "generated"
+        with pytest.raises(KeyError):
+            journal.row(key(3))
+
+
+def test_37_bytes_cut_off_cost_one_row_and_the_next_stands_on_its_own_line(tmp_path: Path) -> None:
+    filled(tmp_path, 150)
+    path = tmp_path / FILE
+    os.truncate(path, path.stat().st_size - 37)
+    with Journal(tmp_path) as journal:
+        assert len(journal) == 149 and journal.torn_bytes > 0
+        journal.append(row(key(149)))
+    assert all(decode(line) for line in path.read_bytes().splitlines(keepends=True))
+    assert len(path.read_bytes().splitlines()) == 151
+
+
+def test_a_tail_of_zeros_is_cut_off_too(tmp_path: Path) -> None:
+    filled(tmp_path, 3)
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b"\0" * 500)
+    with Journal(tmp_path) as journal:
+        assert (len(journal), journal.torn_bytes) == (3, 500)
+
+
+def test_damage_in_the_middle_is_reported_and_nothing_is_changed(tmp_path: Path) -> None:
+    filled(tmp_path, 5)
+    path = tmp_path / FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([*lines[:2], lines[2][:10] + b"\n", *lines[3:]])
+    path.write_bytes(damaged)
+    with pytest.raises(JournalError, match=r"journal.jsonl: line 3 is damaged"):
+        Journal(tmp_path)
+    assert path.read_bytes() == damaged
+
+
+def test_a_file_that_is_no_journal_is_not_emptied(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    path.write_text("somebody's notes\n" * 50)
+    with pytest.raises(JournalError, match="line 1 is damaged"):
+        Journal(tmp_path)
+    assert path.read_text() == "somebody's notes\n" * 50
+
+
+def test_a_journal_of_another_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(encode({"kind": "header", "id": "x", "identity": {"weights": 1}, "fresh": False}))
+    with pytest.raises(JournalError, match="not a header that this version reads"):
+        Journal(tmp_path)
+    (tmp_path / FILE).write_bytes(encode({"kind": "row", **row(key(1))}))
+    with pytest.raises(JournalError, match="no header stands before it"):
+        Journal(tmp_path)
+
+
+def test_a_second_writer_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+    with Journal(tmp_path), pytest.raises(JournalError, match=rf"process {os.getpid()} on \S+"):
+        Journal(tmp_path)
+    with Journal(tmp_path):
+        pass
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the journal open."""
+    code = (
+        "import sys, time; from pathlib import Path; from eagle3_assets.generation.journal import Journal\n"
+        "journal = Journal(Path(sys.argv[1])); print('open', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "open\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_the_lock_of_a_dead_process_is_free(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(JournalError, match=f"process {holder.pid} on"):
+        Journal(tmp_path)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with Journal(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+def test_a_write_that_fails_halfway_keeps_all_rows_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    filled(tmp_path, 4)
+    real, calls = os.write, []
+
+    def full(handle: int, data: bytes) -> int:
+        calls.append(data)
+        if len(calls) > 1:
+            raise OSError(number, os.strerror(number))
+        return real(handle, data[: len(data) // 2])
+
+    with Journal(tmp_path) as journal:
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(JournalError, match=rf"{words}.*4 finished rows in it are kept"):
+            journal.append(row(key(9), text="x" * 1000))
+        monkeypatch.undo()
+        journal.append(row(key(5)))  # room was made
+    with Journal(tmp_path) as journal:
+        assert (len(journal), journal.torn_bytes) == (5, 0)
+
+
+def test_a_limit_on_the_files_size_is_met_by_a_real_write(tmp_path: Path) -> None:
+    filled(tmp_path, 4)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Journal(tmp_path) as journal:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 100, hard))
+        try:
+            with pytest.raises(JournalError, match=r"ulimit -f.*4 finished rows in it are kept"):
+                journal.append(row(key(9), text="x" * 1000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with Journal(tmp_path) as journal:
+        assert (len(journal), journal.torn_bytes) == (4, 0)
+
+
+def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(JournalError, match="cannot be opened"):
+        Journal(blocked / "journal")
+
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(JournalError, match="choose another directory"):
+        Journal(tmp_path / "journal")
+
+
+def test_commits_come_every_16_rows_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    with Journal(tmp_path) as journal:
+        monkeypatch.setattr(os, "fdatasync", lambda _: synced.append(len(journal)), raising=False)
+        monkeypatch.setattr("eagle3_assets.generation.journal.SYNC_SECONDS", 1e9)
+        journal.begin(IDENTITY, fresh=False)
+        for number in range(40):
+            journal.append(row(key(number)))
+        assert synced == [16, 32]
+        monkeypatch.setattr("eagle3_assets.generation.journal.SYNC_SECONDS", 0.0)
+        journal.sync_if_due()
+        journal.sync_if_due()
+        assert synced == [16, 32, 40]
+        journal.append(row(key(99)))
+        monkeypatch.setattr("eagle3_assets.generation.journal.SYNC_SECONDS", 1e9)
+        journal.append(row(key(100)))
+    assert synced == [16, 32, 40, 41, 42]
+
+
+def test_a_disk_that_cannot_commit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Journal(tmp_path) as journal:
+        journal.begin(IDENTITY, fresh=False)
+        monkeypatch.setattr(os, "fdatasync", broken, raising=False)
+        with pytest.raises(JournalError, match="cannot be committed to disk: Input/output error"):
+            journal.sync()
+
+
+def test_set_aside_and_discard(tmp_path: Path) -> None:
+    filled(tmp_path, 2)
+    with Journal(tmp_path) as journal:
+        asides = [journal.set_aside()]
+        assert journal.header is None and len(journal) == 0
+        journal.begin(IDENTITY, fresh=True)
+        journal.append(row(key(7)))
+        asides.append(journal.set_aside())
+        assert [len(aside.read_bytes().splitlines()) for aside in asides] == [3, 2]
+        assert all(re.fullmatch(rf"{IDENTITY.fingerprint}-\d\.set-aside\.jsonl", aside.name) for aside in asides)
+        journal.begin(IDENTITY, fresh=True)
+        journal.append(row(key(8)))
+        journal.discard()
+        assert journal.path.read_bytes() == b""
+        journal.begin(IDENTITY, fresh=False)
+        journal.append(row(key(9)))
+    with Journal(tmp_path) as journal:
+        assert len(journal) == 1 and journal.status(key(9)) == "generated"
+
+
+def test_a_file_changed_under_its_reader_is_noticed(tmp_path: Path) -> None:
+    filled(tmp_path, 2)
+    with Journal(tmp_path) as journal:
+        journal.path.write_bytes(b"x" * 500)
+        with pytest.raises(JournalError, match="changed while it was in use"):
+            journal.row(key(1))

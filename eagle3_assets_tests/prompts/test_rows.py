@@ -1,0 +1,144 @@
+"""Source files to prompt rows: every line accounted for, none shifting another."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagle3_assets.config import Dataset
+from eagle3_assets.contract import PROMPTS
+from eagle3_assets.partitions import dataset_partitions
+from eagle3_assets.prompts.rows import SourceError, read_partition
+
+
+def chat(identifier: Any, text: str = "hello", **more: Any) -> dict[str, Any]:
+    return {"id": identifier, "messages": [{"role": "user", "content": text}], **more}
+
+
+def source(tmp_path: Path, *lines: dict[str, Any] | bytes, **dataset: Any) -> Dataset:
+    path = tmp_path / "source.jsonl"
+    path.write_bytes(
+        b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
+    )
+    return Dataset(name="d", source=str(path), **dataset)
+
+
+def read(dataset: Dataset, number: int = 0, trial_rows: int = 20) -> Any:
+    return read_partition(dataset_partitions(dataset)[number], trial_rows)
+
+
+def test_rows_have_the_contract_and_ids_that_last(tmp_path: Path) -> None:
+    found = read(source(tmp_path, chat("a"), chat(7), samples_per_prompt=2))
+    assert found.rows.schema == PROMPTS
+    assert found.rows["sample_id"].to_list() == ["a:1:0", "a:1:1", "7:1:0", "7:1:1"]
+    assert found.rows["source_row"].to_list() == [1, 1, 2, 2]
+    assert found.rows["source"].unique().to_list() == ["source.jsonl"]
+
+
+BAD: list[tuple[bytes, str]] = [
+    (b"{", "is not JSON"),
+    (b'{"id": "x", "messages": [{"role": "user", "content": NaN}]}', "holds NaN"),
+    (b'{"id": "x", "id": "y", "messages": []}', "has the key 'id' twice"),
+    (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "half of a surrogate pair"),
+    (b"\xff\xfe", "is not UTF-8"),
+    (b"[1]", "the row is a list"),
+    (b'{"messages": []}', "`messages` must be a non-empty list, not an empty list"),
+    (b'{"messages": [{"role": "boss", "content": "x"}]}', "`messages[0].role` is 'boss'"),
+    (b'{"messages": [{"role": "user"}]}', "`messages[0].content` is missing"),
+    (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "is a part of type 'image_url'"),
+    (b'{"messages": [{"role": "system", "content": "x"}]}', "no user message"),
+    (b'{"messages": [{"role": "assistant", "content": "x"}]}', "no user message"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]}', "`tools[0]` must be"),
+    (b'{"id": true, "messages": [{"role": "user", "content": "x"}]}', "`id` must be a string or a whole number"),
+    (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is line 1's already"),
+    (b"[" * 5000, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD, ids=[reason for _, reason in BAD])
+def test_a_bad_line_is_named_and_shifts_nothing(tmp_path: Path, line: bytes, reason: str) -> None:
+    found = read(source(tmp_path, chat("a"), line, b"", chat("b")))
+    assert found.rows["sample_id"].to_list() == ["a:1:0", "b:1:0"]
+    assert found.rows["source_row"].to_list() == [1, 4]
+    [refused] = found.refused
+    assert (refused.line, refused.source) == (2, "source.jsonl")
+    assert reason in refused.reason
+    assert found.lines == 3
+
+
+def test_bom_and_crlf_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(
+        b"\xef\xbb\xbf" + json.dumps(chat("a")).encode() + b"\r\n" + json.dumps(chat("b")).encode() + b"\r\n"
+    )
+    found = read(Dataset(name="d", source=str(path)))
+    assert found.rows["conversation_id"].to_list() == ["a", "b"]
+    assert not found.refused
+
+
+def test_nulls_are_absent_and_a_final_answer_is_generated_anew(tmp_path: Path) -> None:
+    row = {
+        "id": "a",
+        "tools": None,
+        "messages": [
+            {"role": "user", "content": "x", "name": None},
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning_content": None,
+                "tool_calls": [{"id": "functions.f:0", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "content": "result", "tool_call_id": "functions.f:0"},
+            {"role": "assistant", "content": "the answer in the source"},
+        ],
+    }
+    found = read(source(tmp_path, row))
+    messages = json.loads(found.rows["messages"][0])
+    assert messages == [
+        {"role": "user", "content": "x"},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "content": "result", "tool_call_id": "functions.f:0"},
+    ]
+    assert found.rows["tools"][0] is None
+    assert found.rows["turn"][0] == 3
+
+
+def test_an_id_is_made_of_content_where_there_is_none(tmp_path: Path) -> None:
+    rows = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two")]
+    first = read(source(tmp_path, *rows)).rows["conversation_id"].to_list()
+    assert read(source(tmp_path, *reversed(rows))).rows["conversation_id"].to_list() == first[::-1]
+    assert len(set(first)) == 2
+
+
+def test_a_longer_source_moves_no_row(tmp_path: Path) -> None:
+    few = [chat(f"c{i}") for i in range(40)]
+    before = [read(source(tmp_path, *few, shards=3), n).rows["sample_id"].to_list() for n in range(3)]
+    more = source(tmp_path, *few, *(chat(f"later{i}") for i in range(40)), shards=3)
+    after = [read(more, n).rows["sample_id"].to_list() for n in range(3)]
+    for old, new in zip(before, after, strict=True):
+        assert [i for i in new if i in set(old)] == old
+    assert sum(map(len, before)) == 40
+
+
+def test_a_trial_is_the_first_rows_by_hash_in_source_order(tmp_path: Path) -> None:
+    rows = [chat(f"c{i}") for i in range(50)]
+    trial = read(source(tmp_path, *rows, shards=2), 2, trial_rows=5).rows["conversation_id"].to_list()
+    assert len(trial) == 5
+    assert trial == sorted(trial, key=lambda i: int(i[1:]))
+    shuffled = read(source(tmp_path, *rows[::-1], shards=2), 2, trial_rows=5).rows["conversation_id"].to_list()
+    assert set(shuffled) == set(trial)
+
+
+def test_an_empty_source_gives_an_empty_frame(tmp_path: Path) -> None:
+    found = read(source(tmp_path))
+    assert found.rows.schema == PROMPTS
+    assert (len(found.rows), found.lines) == (0, 0)
+
+
+def test_a_missing_source_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"none\.jsonl: the dataset's source cannot be read: No such file"):
+        read(Dataset(name="d", source=str(tmp_path / "none.jsonl")))

@@ -1,0 +1,103 @@
+"""What a person is told about a wrong config, and what a right one becomes."""
+
+from pathlib import Path
+
+import pytest
+
+from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, ConfigError, load_config
+
+GOOD = """
+target: {model: model}
+datasets:
+  - {name: B1_glaive, source: data/glaive.jsonl, length_band: {median: [50, 200]}}
+  - {name: B5, source: s3://bucket/five.jsonl, shards: 16}
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "eagle3.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def fault(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_config(written(tmp_path, text))
+    return str(raised.value)
+
+
+def test_relative_paths_are_relative_to_the_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(STORAGE_VARIABLE, raising=False)
+    config = load_config(written(tmp_path, GOOD + "storage: {root: out}\n"))
+    assert config.target.model == str(tmp_path / "model")
+    assert config.storage.root == str(tmp_path / "out")
+    assert [d.source for d in config.datasets] == [str(tmp_path / "data/glaive.jsonl"), "s3://bucket/five.jsonl"]
+
+
+def test_the_environment_names_another_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path / "elsewhere"))
+    assert load_config(written(tmp_path, GOOD)).storage.root == str(tmp_path / "elsewhere")
+
+
+def test_the_environment_names_the_config_and_the_demo_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
+    assert {d.name for d in load_config().datasets} == {"function_calling", "reasoning", "chat"}
+    monkeypatch.setenv(CONFIG_VARIABLE, str(written(tmp_path, GOOD)))
+    assert {d.name for d in load_config().datasets} == {"B1_glaive", "B5"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("datasets: []\n", "target: is required"),
+        (
+            "target: {model: m, modle: n}\ndatasets: [{name: a, source: s}]",
+            "target.modle: is not a known key; allowed here:",
+        ),
+        ("target: {model: m}\ndatasets: [{name: a/b, source: s}]", "datasets[0].name: only letters, digits"),
+        ("target: {model: m}\ndatasets: [{name: a-trial, source: s}]", "must not end like a shard"),
+        ("target: {model: m}\ndatasets: [{name: a-0of2, source: s}]", "must not end like a shard"),
+        ("target: {model: m}\ndatasets: [{name: a, source: s}, {name: a, source: t}]", "given twice: a"),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, sampling: {top_k: 0}}]",
+            "datasets[0].sampling.top_k: 0 would allow no token",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, sampling: {temprature: 1}}]",
+            "datasets[0].sampling.temprature: is not a known key; allowed here: max_new_tokens, temperature",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, length_band: {median: [9, 1]}}]",
+            "datasets[0].length_band.median: the band's low end 9 is above its high end 1",
+        ),
+        (
+            "target: {model: m}\nengine: {batch_size: 0}\ndatasets: [{name: a, source: s}]",
+            "engine.batch_size: input should be greater than or equal to 1, not 0",
+        ),
+        ("- a\n- b\n", "must be a mapping"),
+        ("a: [1\n", "is not YAML"),
+        ("", "must be a mapping"),
+    ],
+)
+def test_a_wrong_config_names_the_key_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+    message = fault(tmp_path, text)
+    assert said in message
+    assert all(line.startswith(str(tmp_path / "eagle3.yaml")) for line in message.splitlines())
+
+
+def test_every_fault_has_its_line(tmp_path: Path) -> None:
+    message = fault(tmp_path, "target: {model: m, x: 1}\ndatasets: [{name: a, source: s, shards: many}]")
+    assert len(message.splitlines()) == 2
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        load_config(tmp_path / "c.yaml")

@@ -1,0 +1,247 @@
+import subprocess
+import sys
+from copy import deepcopy
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from eagle3_assets.contract import SAMPLE_FINDINGS
+from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.judge import SHOWN_DETAILS, judge_generations, judge_prompts, prompt_faults
+from eagle3_assets.tokens.laws import LAWS, effective, laws_of
+from eagle3_assets.tokens.profile import TargetProfile
+from eagle3_assets_tests.tokens import kimi
+
+
+def miscounted(bad: int, good: int, wrong_server: int = 0) -> pl.DataFrame:
+    """Rows of which some break completion_count and, after those, some server_saw_prompt."""
+    rows = {f"{n}": deepcopy(kimi.genuine()["answer"]) for n in range(bad + good)}
+    for n in range(bad):
+        rows[f"{n}"]["completion_tokens"] = 99
+    for n in range(bad, bad + wrong_server):
+        rows[f"{n}"]["server_prompt_tokens"] = 99
+    return kimi.generations(rows)
+
+
+@pytest.mark.parametrize(
+    ("bad", "status", "severity", "refuses"),
+    [
+        (0, "passed", None, False),
+        (1, "warned", "WARN", False),
+        (2, "warned", "WARN", False),
+        (3, "failed", "ERROR", True),
+    ],
+)
+def test_quarantine_limit(bad: int, status: str, severity: str | None, refuses: bool, profile: TargetProfile) -> None:
+    report = judge_generations([miscounted(bad, 200 - bad)], Context(profile, quarantine_limit=0.01))
+    verdict = report["completion_count"]
+    assert (verdict.status, verdict.severity, verdict.refuses) == (status, severity, refuses)
+    assert verdict.share == bad / 200
+    assert report.quarantined == {f"{n}" for n in range(bad)}
+    assert bool(report.refusals) == refuses
+    assert report.quarantined_share == bad / 200
+
+
+def test_refusal_says_what_it_means_and_what_to_do(profile: TargetProfile) -> None:
+    report = judge_generations([miscounted(3, 7)], Context(profile))
+    verdict = report["completion_count"]
+    assert report.refusals == (
+        "completion_count: 3 of 10 samples break it (30.00%); first 0: the engine counted 99 output ids, there are 6."
+        f" {verdict.law.meaning} {verdict.law.remedy}",
+    )
+
+
+def test_laws_under_the_limit_refuse_together(profile: TargetProfile) -> None:
+    report = judge_generations([miscounted(2, 198, 2)], Context(profile, quarantine_limit=0.01))
+    assert not any(v.refuses for v in report.verdicts)
+    assert len(report.quarantined) == 4
+    assert len(report.refusals) == 1
+    assert "4 of 200 samples (2.00%) break one law or another" in report.refusals[0]
+
+
+def test_lowered_law_warns_and_quarantines_nothing(profile: TargetProfile) -> None:
+    lowered = Context(profile, law_effects={"completion_count": "warn"})
+    report = judge_generations([miscounted(5, 5)], lowered)
+    verdict = report["completion_count"]
+    assert (verdict.effect, verdict.status, verdict.violations) == ("warn", "warned", 5)
+    assert report.findings["severity"].unique().to_list() == ["warning"]
+    assert report.quarantined == frozenset()
+    assert report.refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("law", "why"),
+    [("conservation", "more than single rows"), ("tool_grammar", "more than single rows"), ("typo", "is not a law")],
+)
+def test_other_laws_cannot_be_lowered(law: str, why: str, profile: TargetProfile) -> None:
+    with pytest.raises(ValueError, match=rf"'{law}'.*{why}.*completion_count"):
+        judge_generations([], Context(profile, law_effects={law: "warn"}))
+
+
+def test_batches_do_not_change_the_report(context: Context) -> None:
+    frame = pl.concat([kimi.generations(), miscounted(3, 3)])
+    whole = judge_generations([frame], context)
+    assert not whole.findings.is_empty()
+    for size in (1, 2, 5):
+        parts = judge_generations(frame.iter_slices(size), context)
+        assert parts.findings.equals(whole.findings)
+        assert parts.verdicts == whole.verdicts
+        assert parts.quarantined == whole.quarantined
+
+
+def test_batches_are_taken_one_by_one(context: Context) -> None:
+    alive = 0
+
+    def stream() -> object:
+        nonlocal alive
+        for part in kimi.generations().iter_slices(1):
+            alive += 1
+            yield part
+
+    report = judge_generations(stream(), context)  # type: ignore[arg-type]
+    assert alive == report.rows == 12
+
+
+def test_value_missing_in_one_batch_is_a_fault_of_that_row(context: Context) -> None:
+    frame = kimi.generations()
+    parts = [frame.head(4).with_columns(pl.lit(None, pl.Int32).alias("completion_tokens")), frame.tail(-4)]
+    verdict = judge_generations(parts, context)["completion_count"]
+    assert (verdict.violations, verdict.judged) == (4, 12)
+    assert verdict.details[0] == "answer: completion_tokens is not recorded, though other rows have it"
+
+
+def test_only_generated_rows_are_judged_by_row_laws(context: Context) -> None:
+    frame = miscounted(4, 8).with_columns(
+        status=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("failed")).otherwise("status")
+    )
+    report = judge_generations([frame], context)
+    assert report.rows == 9
+    assert report["completion_count"].violations == 1
+    assert report.findings.filter(pl.col("law") == "completion_count")["sample_id"].to_list() == ["3"]
+
+
+def test_failed_rows_without_ids_do_not_disturb(context: Context) -> None:
+    frame = kimi.generations()
+    failed = pl.DataFrame([{"sample_id": "x", "status": "failed"}], schema=frame.schema)
+    report = judge_generations([failed, pl.concat([failed, frame])], replace(context, current_prompts=None))
+    assert report.rows == 12
+    assert report["completion_count"].status == "passed"
+
+
+def test_findings_are_ordered_by_row_and_then_by_law(context: Context) -> None:
+    rows = {name: deepcopy(row) for name, row in kimi.genuine().items()}
+    for name in ("last", "answer"):
+        rows[name]["completion_tokens"] = rows[name]["server_prompt_tokens"] = 1
+    found = judge_generations([kimi.generations(rows)], context).findings
+    assert found.schema == SAMPLE_FINDINGS
+    assert found.select("sample_id", "law").rows() == [
+        ("answer", "server_saw_prompt"),
+        ("answer", "completion_count"),
+        ("implicit-end", "reasoning_closed"),
+        ("last", "server_saw_prompt"),
+        ("last", "completion_count"),
+    ]
+
+
+def test_every_law_has_a_verdict_in_order(context: Context) -> None:
+    prompts, generations = judge_prompts([kimi.prompts()], context), judge_generations([kimi.generations()], context)
+    assert [v.law for v in (*prompts.verdicts, *generations.verdicts)] == list(LAWS)
+    with pytest.raises(KeyError):
+        prompts["completion_count"]
+
+
+def test_verdict_shows_the_first_few(profile: TargetProfile) -> None:
+    verdict = judge_generations([miscounted(20, 0)], Context(profile))["completion_count"]
+    assert len(verdict.details) == SHOWN_DETAILS
+    assert verdict.details[1].startswith("1: ")
+
+
+def test_rows_without_sample_id_are_refused(context: Context) -> None:
+    with pytest.raises(ValueError, match="need a column sample_id; there are: text"):
+        judge_generations([pl.DataFrame({"text": ["a"]})], context)
+
+
+def test_ids_that_are_no_integers_are_refused(context: Context) -> None:
+    frame = kimi.generations().with_columns(pl.col("output_ids").cast(pl.List(pl.String)))
+    with pytest.raises(TypeError, match="'output_ids' must be a list of integer ids"):
+        judge_generations([frame], context)
+
+
+@pytest.mark.parametrize("wide", [2**31, 2**32 + kimi.HELLO, 2**40])
+def test_ids_beyond_int32_are_refused_by_sample_and_never_cast(wide: int, context: Context) -> None:
+    frame = kimi.generations().with_columns(pl.col("output_ids").cast(pl.List(pl.Int64)))
+    assert judge_generations([frame], context)["ids_in_vocabulary"].status == "passed"
+    ids = frame["output_ids"].to_list()
+    ids[0][0] = wide
+    frame = frame.with_columns(pl.Series("output_ids", ids, dtype=pl.List(pl.Int64)))
+    report = judge_generations([frame], context)
+    found = report.findings.filter(pl.col("severity") == "error").select("sample_id", "law").rows()
+    assert found == [("answer", "ids_in_vocabulary"), ("answer", "stored_as_captured")]
+    assert f"id {wide}" in report.findings["detail"][0]
+
+
+def test_null_id_is_a_missing_id(context: Context) -> None:
+    ids = kimi.generations()["output_ids"].to_list()
+    ids[0][1] = None
+    frame = kimi.generations().with_columns(pl.Series("output_ids", ids, dtype=pl.List(pl.Int32)))
+    report = judge_generations([frame], context)
+    assert report["ids_in_vocabulary"].details[0].startswith("answer: a missing id at index 1 outside")
+
+
+def test_prompt_faults_mark_what_must_not_be_sent(context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"]["prompt_ids"] = rows["last"]["prompt_ids"][:-2]
+    faults = prompt_faults(kimi.prompts(rows), replace(context, rerendered_prompts=None))
+    assert faults.select("sample_id", "law").rows() == [("last", "prompt_suffix")]
+    assert faults["reason"][0].startswith("prompt_suffix: ends with ")
+    assert prompt_faults(kimi.prompts(), context).is_empty()
+
+
+def test_refused_prompts_stay_in_the_check(context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"]["prompt_ids"] = rows["last"]["prompt_ids"][:-2]
+    marked = kimi.prompts(rows).with_columns(
+        status=pl.when(pl.col("sample_id") == "last").then(pl.lit("refused")).otherwise("status")
+    )
+    unrendered = pl.DataFrame([{"sample_id": "no-ids", "status": "refused"}], schema=marked.schema)
+    report = judge_prompts([pl.concat([marked, unrendered])], replace(context, rerendered_prompts=None))
+    assert (report["prompt_suffix"].violations, report["prompt_suffix"].rows) == (1, 12)
+
+
+def test_prompt_gone_from_tokenized_prompts(context: Context) -> None:
+    fewer = replace(context, current_prompts=PromptIndex.of([kimi.prompts().head(11)]))
+    report = judge_generations([kimi.generations()], fewer)
+    assert report["prompt_as_generated"].details == ("last: tokenized_prompts has no prompt of this sample any more",)
+
+
+def test_laws_are_declared_completely() -> None:
+    names = [law.name for law in LAWS]
+    assert len(set(names)) == len(names) == 24
+    for law in LAWS:
+        texts = (law.definition, law.meaning, law.remedy)
+        assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name
+        assert all("#" in cause and "/" in cause for cause in law.causes)
+    blocking = [law for law in LAWS if law.effect == "block"]
+    assert all(law.asset == "tokenized_prompts" for law in blocking)
+    assert {law.asset for law in laws_of("raw_generations")} == {"raw_generations"}
+
+
+def test_effects_without_overrides() -> None:
+    assert effective() == {law.name: law.effect for law in LAWS}
+
+
+def test_names_in_a_summary_are_made_visible(profile: TargetProfile) -> None:
+    frame = miscounted(1, 0).with_columns(pl.lit("a\u202eb\n").alias("sample_id"))
+    report = judge_generations([pl.concat([frame, frame])], Context(profile))
+    assert "first a<U+202E>b↵: the engine counted" in report["completion_count"].summary
+    assert "first a<U+202E>b↵: 2 rows" in report["conservation"].summary
+
+
+def test_laws_load_no_model_library() -> None:
+    code = (
+        "import sys, eagle3_assets.tokens.judge, eagle3_assets.tokens.evidence, eagle3_assets.tokens.anatomy;"
+        "print(sorted({'torch', 'transformers', 'tokenizers', 'dagster'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,411 @@
+"""One sample of many is damaged in one way; exactly the laws that are about that damage name exactly that sample."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from eagle3_assets.config import Sampling
+from eagle3_assets.identity import canonical_json
+from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts
+from eagle3_assets.tokens.verdict import Report
+from eagle3_assets_tests.tokens import kimi
+from eagle3_assets_tests.tokens.kimi import (
+    ARG_BEGIN,
+    CALL_BEGIN,
+    CALL_END,
+    CAP,
+    END_THINK,
+    IM_END,
+    SECTION_BEGIN,
+    SECTION_END,
+    THINK,
+)
+
+Row = dict[str, Any]
+A, B = kimi.letters("ab")
+
+
+def partition() -> dict[str, Row]:
+    """Each genuine sample twice, without the one that has a remark of its own."""
+    kinds = {name: row for name, row in kimi.genuine().items() if name != "implicit-end"}
+    return {f"{name}:{copy}": deepcopy(row) for copy in range(2) for name, row in kinds.items()}
+
+
+def with_output(row: Row, output: list[int]) -> Row:
+    """Another output, everything that is recorded of it kept true."""
+    stopped = row["finish_type"] == "stop"
+    return row | {
+        "output_ids": output,
+        "completion_tokens": len(output),
+        "output_logprobs": [-0.5] * len(output),
+        "matched_stop": json.dumps(output[-1]) if stopped and output else row["matched_stop"],
+    }
+
+
+def inserted(at: Callable[[int], int], *ids: int) -> Callable[[Row], Row]:
+    """The output with ids put in at a place."""
+
+    def mutate(row: Row) -> Row:
+        output = row["output_ids"]
+        place = at(len(output))
+        return with_output(row, [*output[:place], *ids, *output[place:]])
+
+    return mutate
+
+
+def changed(**columns: object) -> Callable[[Row], Row]:
+    """Columns set to values."""
+    return lambda row: row | columns
+
+
+def outputs(*ids: int) -> Callable[[Row], Row]:
+    """The output replaced."""
+    return lambda row: with_output(row, list(ids))
+
+
+def sampled(**parameters: object) -> Callable[[Row], Row]:
+    """Sampling parameters changed, or left out where None."""
+
+    def mutate(row: Row) -> Row:
+        values = json.loads(row["sampling"]) | parameters
+        return row | {"sampling": canonical_json({k: v for k, v in values.items() if v is not None})}
+
+    return mutate
+
+
+def start(_: int) -> int:
+    return 0
+
+
+def middle(length: int) -> int:
+    return length // 2
+
+
+def before_stop(length: int) -> int:
+    return length - 1
+
+
+@dataclass
+class Damage:
+    """What is done to which genuine sample, and which laws say what about it at which index."""
+
+    sample: str
+    mutate: Callable[[Row], Row]
+    laws: dict[str, str]
+    """Law to part of its detail."""
+    index: int | None = None
+    severity: str = "error"
+
+
+DAMAGES: dict[str, Damage] = {
+    "count too low": Damage(
+        "answer", changed(completion_tokens=4), {"completion_count": "counted 4 output ids, there are 6"}
+    ),
+    "count too high": Damage("answer", changed(completion_tokens=7), {"completion_count": "counted 7"}),
+    "count not recorded": Damage(
+        "answer",
+        changed(completion_tokens=None),
+        dict.fromkeys(("completion_count", "no_prompt_echo"), "is not recorded"),
+    ),
+    "prompt truncated by the server": Damage(
+        "answer", changed(server_prompt_tokens=3), {"server_saw_prompt": "prompt truncated: 9 ids were sent"}
+    ),
+    "server saw more": Damage("answer", changed(server_prompt_tokens=10), {"server_saw_prompt": "prompt changed"}),
+    **{
+        f"{name} id, {place.__name__}": Damage(
+            "answer", inserted(place, token), {"ids_in_vocabulary": said}, index=place(6)
+        )
+        for name, token, said in (("too large", kimi.VOCAB_SIZE, "id 163840"), ("negative", -5, "id -5"))
+        for place in (start, middle, before_stop)
+    },
+    "unknown finish": Damage(
+        "answer",
+        changed(finish_type="abort", matched_stop=None),
+        {"finish_known": "'abort' is neither stop nor length"},
+    ),
+    "finish not recorded": Damage("answer", changed(finish_type=None), {"finish_known": "is not recorded"}),
+    "stop id stripped": Damage(
+        "answer",
+        lambda row: with_output(row, row["output_ids"][:-1]) | {"matched_stop": str(IM_END)},
+        {"stop_token_last": "the engine stopped at <|im_end|> (163586), but the last id is id 1067"},
+        index=4,
+    ),
+    "stop id not in the stop set": Damage(
+        "answer",
+        lambda row: with_output(row, [*row["output_ids"][:-1], 13]),
+        {"stop_token_last": "the last id is id 13, not in the recorded stop set: [EOS] (163585), <|im_end|> (163586)"},
+        index=5,
+    ),
+    "stop string": Damage(
+        "answer",
+        changed(matched_stop='"User:"'),
+        {"stop_token_last": "ended on 'User:', which is no token id"},
+        index=5,
+    ),
+    "bad logits": Damage("answer", changed(matched_stop='"NaN happened"'), {"stop_token_last": "bad logits"}, index=5),
+    "matched stop not recorded": Damage("answer", changed(matched_stop=None), {"stop_token_last": "is not recorded"}),
+    **{
+        f"stop id early, {place.__name__}": Damage(
+            "answer", inserted(place, kimi.EOS), {"nothing_after_stop": "[EOS] (163585) at index"}, index=place(6)
+        )
+        for place in (start, middle, before_stop)
+    },
+    "longer than the cap": Damage(
+        "thinking-off",
+        outputs(*[A] * CAP, IM_END),
+        {"within_cap": "65 output ids, more than the request's max_new_tokens of 64"},
+        index=64,
+    ),
+    "cut before the cap": Damage(
+        "cut-in-reasoning",
+        outputs(*[A] * (CAP - 10)),
+        {"length_honest": "54 output ids and the cap is 64"},
+        index=53,
+    ),
+    "nothing but a stop id": Damage("thinking-off", outputs(IM_END), {"not_stop_only": "<|im_end|> (163586)"}, index=0),
+    "reasoning never closed": Damage(
+        "answer", outputs(A, B, IM_END), {"reasoning_closed": "open and never closed"}, index=2
+    ),
+    **{
+        f"reasoning closed twice, {place.__name__}": Damage(
+            "answer", inserted(place, END_THINK), {"reasoning_closed": "2 times </think> (163607)"}, index=index
+        )
+        for place, index in ((start, 3), (middle, 3), (before_stop, 5))
+    },
+    **{
+        f"reasoning opened again, {place.__name__}": Damage(
+            "answer", inserted(place, THINK), {"reasoning_not_reopened": "<think> (163606)"}, index=place(6)
+        )
+        for place in (start, middle, before_stop)
+    },
+    "too few log-probabilities": Damage(
+        "answer", changed(output_logprobs=[-0.5] * 5), {"logprobs_agree": "5 log-probabilities for 6 output ids"}
+    ),
+    **{
+        f"log-probability {value} at {index}": Damage(
+            "answer",
+            changed(output_logprobs=[value if i == index else -0.5 for i in range(6)]),
+            {"logprobs_agree": f"the log-probability at index {index} is {value}"},
+            index=index,
+        )
+        for index, value in ((0, float("nan")), (3, float("-inf")), (5, None))
+    },
+    "a sampling parameter left to the engine": Damage(
+        "answer", sampled(top_k=None, seed=None), {"sampling_recorded": "not explicit: top_k, seed"}
+    ),
+    "sampling not JSON": Damage(
+        "answer", changed(sampling="{"), {"sampling_recorded": "is not JSON", "within_cap": ""}
+    ),
+    "ids changed in storage": Damage(
+        "answer", changed(ids_sha256="0" * 64), {"stored_as_captured": "not those whose hash was taken"}
+    ),
+    "hash not recorded": Damage("answer", changed(ids_sha256=None), {"stored_as_captured": "its hash is not recorded"}),
+    "another prompt now": Damage(
+        "answer",
+        lambda row: row | {"prompt_ids": [13, *row["prompt_ids"]], "server_prompt_tokens": 10},
+        {"prompt_as_generated": "is not the one in tokenized_prompts now"},
+    ),
+    "no output ids": Damage(
+        "thinking-off",
+        lambda row: with_output(row, []),
+        {"completion_count": "no output ids", "stop_token_last": "there are no output ids"},
+        index=None,
+    ),
+    # Remarks and habits: they never break a sample.
+    "implicit end": Damage(
+        "answer",
+        outputs(A, SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
+        {"reasoning_closed": "implicit end: reasoning ends with tool markup at index 1"},
+        index=1,
+        severity="warning",
+    ),
+    "stop id exactly at the cap": Damage(
+        "cut-in-reasoning",
+        outputs(*[A] * (CAP - 2), END_THINK, IM_END),
+        {"length_honest": "ends with <|im_end|> (163586) exactly at the cap of 64"},
+        index=63,
+        severity="warning",
+    ),
+    "capped by context": Damage(
+        "cut-in-reasoning",
+        lambda row: with_output(row, [A] * 50) | {"finish_length": 50},
+        {"length_honest": "capped by context: 50 of the 64 tokens asked for"},
+        index=49,
+        severity="warning",
+    ),
+    **{
+        f"reasoning though it is off, {place.__name__}": Damage(
+            "thinking-off", inserted(place, *ids), {"reasoning_off": said}, index=place(3), severity="warning"
+        )
+        for place, ids, said in (
+            (start, (THINK, A, END_THINK), "<think>"),  # opened by the first id, so it has to be closed too
+            (middle, (THINK,), "<think>"),
+            (before_stop, (END_THINK,), "</think>"),
+        )
+    },
+    **{
+        f"tool markup: {name}": Damage(
+            "thinking-off", outputs(*ids), {"tool_grammar": f"cannot stand there, after {said}"}, index, "warning"
+        )
+        for name, ids, said, index in (
+            ("call without section", (A, *kimi.call(), IM_END), "no markup", 1),
+            ("empty section", (SECTION_BEGIN, SECTION_END, IM_END), "<|tool_calls_section_begin|>", 1),
+            (
+                "no call id",
+                (SECTION_BEGIN, CALL_BEGIN, ARG_BEGIN, A, CALL_END, SECTION_END, IM_END),
+                "<|tool_call_begin|>",
+                2,
+            ),
+            (
+                "no arguments",
+                (SECTION_BEGIN, CALL_BEGIN, A, ARG_BEGIN, CALL_END, SECTION_END, IM_END),
+                "<|tool_call_argument_begin|>",
+                4,
+            ),
+            (
+                "end missing",
+                (SECTION_BEGIN, CALL_BEGIN, A, ARG_BEGIN, B, SECTION_END, IM_END),
+                "<|tool_call_argument_begin|>",
+                5,
+            ),
+            ("section never ended", (SECTION_BEGIN, *kimi.call(), IM_END), "<|tool_call_end|>", 1 + len(kimi.call())),
+            (
+                "ids between calls",
+                (SECTION_BEGIN, *kimi.call(), A, *kimi.call(), SECTION_END, IM_END),
+                "<|tool_call_end|>",
+                18,
+            ),
+            ("end alone", (A, SECTION_END, IM_END), "no markup", 1),
+            (
+                "section in section",
+                (SECTION_BEGIN, SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
+                "<|tool_calls_section_begin|>",
+                1,
+            ),
+        )
+    },
+}
+
+
+def damaged(damage: Damage, position: str) -> tuple[dict[str, Row], dict[str, Row], str]:
+    """The partition with one sample damaged, the same one whole, and the sample's id."""
+    rows = partition()
+    victim = f"{damage.sample}:victim"
+    where = {"first": 0, "middle": len(rows) // 2, "last": len(rows)}[position]
+    items = list(rows.items())
+    whole = dict([*items[:where], (victim, deepcopy(kimi.genuine()[damage.sample])), *items[where:]])
+    return whole | {victim: damage.mutate(deepcopy(whole[victim]))}, whole, victim
+
+
+def judged(rows: dict[str, Row], whole: dict[str, Row], context: Context) -> Report:
+    frame = kimi.generations(rows)
+    kept = {sample: row["ids_sha256"] for sample, row in rows.items() if "ids_sha256" in row}
+    hashes = [kept.get(s, h) for s, h in zip(frame["sample_id"], frame["ids_sha256"], strict=True)]
+    frame = frame.with_columns(pl.Series("ids_sha256", hashes, dtype=pl.String))
+    return judge_generations([frame], replace(context, current_prompts=PromptIndex.of([kimi.prompts(whole)])))
+
+
+def test_genuine_samples_break_no_law(context: Context) -> None:
+    report = judge_generations([kimi.generations()], context)
+    assert report.findings.rows() == [
+        (
+            "implicit-end",
+            "reasoning_closed",
+            "warning",
+            2,
+            "implicit end: reasoning ends with tool markup at index 2, without </think> (163607)",
+        )
+    ]
+    assert {v.law.name for v in report.verdicts if v.status != "passed"} == {
+        "reasoning_closed",
+        "cut_off_share",  # a quarter of these few samples is cut off on purpose
+        "length_band",
+    }
+    assert report.quarantined == frozenset()
+    assert report.refusals == ()
+
+
+@pytest.mark.parametrize("position", ["first", "middle", "last"])
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_found_by_its_laws_alone(name: str, position: str, context: Context) -> None:
+    damage = DAMAGES[name]
+    rows, whole, victim = damaged(damage, position)
+    assert judged(whole, whole, context).findings.is_empty()
+    report = judged(rows, whole, context)
+    found = {(f["sample_id"], f["law"], f["severity"]) for f in report.findings.iter_rows(named=True)}
+    assert found == {(victim, law, damage.severity) for law in damage.laws}
+    for finding in report.findings.iter_rows(named=True):
+        assert damage.laws[finding["law"]] in finding["detail"]
+        if damage.index is not None:
+            assert finding["index"] == damage.index
+    for law in damage.laws:
+        verdict = report[law]
+        effect_breaks = damage.severity == "error" or verdict.effect == "warn"
+        assert (verdict.violations, verdict.warnings) == ((1, 0) if effect_breaks else (0, 1))
+        assert verdict.severity == ("ERROR" if verdict.effect == "refuse" else "WARN")
+        assert verdict.refuses == (verdict.effect == "refuse")
+        assert victim in verdict.summary
+    quarantined = any(report[law].effect == "quarantine" for law in damage.laws) and damage.severity == "error"
+    assert report.quarantined == (frozenset({victim}) if quarantined else frozenset())
+
+
+def test_every_row_law_about_outputs_has_a_damage() -> None:
+    from eagle3_assets.tokens.laws import RowLaw, laws_of
+
+    covered = {law for damage in DAMAGES.values() for law in damage.laws}
+    assert {law.name for law in laws_of("raw_generations") if isinstance(law, RowLaw)} == covered | {"no_prompt_echo"}
+
+
+PROMPT_DAMAGES: dict[str, tuple[Callable[[list[int]], list[int]], str]] = {
+    "suffix lost": (lambda ids: ids[:-4], "not with the thinking suffix <|im_assistant|> 69702 <|im_middle|> <think>"),
+    "role written as text": (lambda ids: [*ids[:-3], A, *ids[-2:]], "ends with <|im_assistant|> 1064 <|im_middle|>"),
+    "suffix of the other mode": (
+        lambda ids: [*ids, END_THINK],
+        "ends with the suffix of mode no_thinking, not of thinking",
+    ),
+    "an id after it": (lambda ids: [*ids, A], "not with the thinking suffix"),
+    "empty": (lambda _: [], "ends with nothing"),
+}
+
+
+@pytest.mark.parametrize("position", ["first", "middle", "last"])
+@pytest.mark.parametrize("name", PROMPT_DAMAGES)
+def test_damaged_prompt(name: str, position: str, context: Context) -> None:
+    mutate, said = PROMPT_DAMAGES[name]
+    whole = {f"{n}": deepcopy(kimi.genuine()["answer"]) for n in range(20)}
+    victim = {"first": "0", "middle": "9", "last": "19"}[position]
+    rows = deepcopy(whole)
+    rows[victim]["prompt_ids"] = mutate(rows[victim]["prompt_ids"])
+    frame = kimi.prompts(rows).with_columns(thinking=pl.lit(value=True))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=kimi.prompts(rows)))
+    assert report.findings.select("sample_id", "law", "severity").rows() == [(victim, "prompt_suffix", "error")]
+    assert said in report.findings["detail"][0]
+    assert report.quarantined == {victim}
+
+
+@pytest.mark.parametrize("index", [0, 4, 8])
+def test_prompt_that_renders_differently(index: int, context: Context) -> None:
+    again = kimi.genuine()
+    again["last"]["prompt_ids"][index] = A
+    report = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=kimi.prompts(again)))
+    verdict = report["prompt_reproducible"]
+    assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
+    assert report.findings.select("sample_id", "index").rows() == [("last", index)]
+    assert report.quarantined == frozenset()
+
+
+def test_some_prompts_rendered_again(context: Context) -> None:
+    some = kimi.prompts().head(3).select("sample_id", "prompt_ids")
+    verdict = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=some))["prompt_reproducible"]
+    assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 3, 12)
+
+
+def test_sampling_model_and_law_name_the_same_parameters() -> None:
+    record = canonical_json(Sampling().model_dump(mode="json"))
+    assert set(json.loads(record)) == set(Sampling.model_fields)

@@ -1,0 +1,172 @@
+"""What is not there is said to be not judged, and never passes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts
+from eagle3_assets.tokens.laws import LAWS, RowLaw, laws_of
+from eagle3_assets.tokens.profile import TargetProfile
+from eagle3_assets.tokens.profile_spec import Mode
+from eagle3_assets.tokens.verdict import Report
+from eagle3_assets_tests.tokens import kimi
+
+ABSENT = [
+    ("output_ids", "completion_count"),
+    ("output_ids", "reasoning_closed"),
+    ("prompt_ids", "no_prompt_echo"),
+    ("prompt_ids", "prompt_as_generated"),
+    ("completion_tokens", "no_prompt_echo"),
+    ("completion_tokens", "completion_count"),
+    ("server_prompt_tokens", "server_saw_prompt"),
+    ("finish_type", "finish_known"),
+    ("finish_type", "stop_token_last"),
+    ("finish_type", "length_honest"),
+    ("sampling", "within_cap"),
+    ("sampling", "sampling_recorded"),
+    ("output_logprobs", "logprobs_agree"),
+    ("ids_sha256", "stored_as_captured"),
+]
+
+
+@pytest.mark.parametrize(("column", "law"), ABSENT)
+def test_absent_column(column: str, law: str, context: Context) -> None:
+    verdict = judge_generations([kimi.generations().drop(column)], context)[law]
+    assert (verdict.status, verdict.judged, verdict.refuses) == ("not_judged", 0, False)
+    assert verdict.summary == f"Not judged: the column {column} is absent."
+
+
+@pytest.mark.parametrize(("column", "law"), ABSENT[4:])
+def test_column_without_any_value(column: str, law: str, context: Context) -> None:
+    report = judge_generations([kimi.generations().with_columns(pl.lit(None).alias(column))], context)
+    assert report[law].status == "not_judged"
+    assert report[law].reason in (
+        "no row records completion_tokens",
+        "no row records server_prompt_tokens",
+        "no row records a finish type",
+        "no row records a finish type and a cap",
+        "no row records max_new_tokens",
+        "no row records its sampling parameters",
+        "no row records log-probabilities",
+        "no row records a hash",
+    )
+    assert report.findings.filter(pl.col("severity") == "error").is_empty()
+
+
+def test_absent_prompt_columns(context: Context) -> None:
+    report = judge_prompts([kimi.prompts().drop("thinking")], context)
+    assert report["prompt_suffix"].reason == "the column thinking is absent"
+    assert report["prompt_reproducible"].status == "passed"
+
+
+def test_a_column_that_only_some_batches_have_is_not_judged(context: Context) -> None:
+    frame = kimi.generations()
+    report = judge_generations([frame.head(3), frame.tail(-3).drop("completion_tokens")], context)
+    assert report["completion_count"].status == "not_judged"
+
+
+def strip(**facts: object) -> Callable[[TargetProfile], TargetProfile]:
+    return lambda profile: replace(profile, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "laws", "reason"),
+    [
+        (
+            strip(reasoning_end=None),
+            ["reasoning_closed", "reasoning_not_reopened", "reasoning_off"],
+            "the profile 'kimi' describes no reasoning",
+        ),
+        (strip(tools=None), ["tool_grammar"], "the profile 'kimi' describes no tool-call markup"),
+        (
+            strip(stop_ids=frozenset()),
+            ["stop_token_last", "nothing_after_stop", "not_stop_only"],
+            "no stop ids are known",
+        ),
+    ],
+)
+def test_profile_without_the_grammar(
+    change: Callable[[TargetProfile], TargetProfile], laws: list[str], reason: str, context: Context
+) -> None:
+    stripped = replace(context, profile=change(context.profile), stop_token_ids=None)
+    report = judge_generations([kimi.generations()], stripped)
+    assert {v.law.name for v in report.verdicts if v.reason == reason} == set(laws)
+    assert all(report[law].status == "not_judged" for law in laws)
+
+
+def test_profile_without_suffixes(context: Context) -> None:
+    plain = replace(context, profile=replace(context.profile, suffixes={}, suffix_texts={}))
+    verdict = judge_prompts([kimi.prompts()], plain)["prompt_suffix"]
+    assert verdict.reason == "the profile 'kimi' describes no generation suffix"
+
+
+def test_profile_without_the_suffix_of_the_mode(context: Context) -> None:
+    suffixes: dict[Mode, tuple[int, ...]] = {"thinking": context.profile.suffixes["thinking"]}
+    plain = replace(context, profile=replace(context.profile, suffixes=suffixes))
+    off = kimi.prompts().filter(~pl.col("thinking"))
+    verdict = judge_prompts([off], plain)["prompt_suffix"]
+    assert verdict.reason == "the profile describes no suffix for the prompts' thinking mode"
+
+
+def test_nothing_to_compare_with(profile: TargetProfile) -> None:
+    bare = Context(profile)
+    prompts, generations = judge_prompts([kimi.prompts()], bare), judge_generations([kimi.generations()], bare)
+    assert prompts["tokenizer_canary"].reason == "the target's tokenizer is not at hand"
+    assert prompts["prompt_reproducible"].reason == "no prompt was rendered again"
+    assert generations["prompt_as_generated"].reason == "the tokenized prompts are not at hand"
+    assert generations["length_band"].reason == "the dataset expects no lengths (length_band)"
+    conservation = generations["conservation"]
+    assert conservation.status == "passed"
+    assert "missing rows cannot be noticed" in conservation.summary
+
+
+def test_rendered_again_are_other_prompts(context: Context) -> None:
+    others = kimi.prompts().with_columns(pl.lit("x").alias("sample_id"))
+    verdict = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=others))["prompt_reproducible"]
+    assert verdict.reason == "none of the prompts that were rendered again is in the partition"
+
+
+def test_no_sample_of_the_mode(context: Context) -> None:
+    thinking = kimi.generations().filter(pl.col("prompt_ids").list.last() == kimi.THINK)
+    report = judge_generations([thinking], context)
+    assert report["reasoning_off"].reason == "no prompt closed reasoning"
+    off = kimi.generations().filter(pl.col("prompt_ids").list.last() == kimi.END_THINK)
+    report = judge_generations([off], context)
+    assert report["reasoning_closed"].reason == "no output begins in reasoning"
+    assert report["reasoning_not_reopened"].reason == "no prompt opened reasoning"
+
+
+@pytest.mark.parametrize("batches", [[], [kimi.generations().clear()]])
+def test_no_rows_at_all(batches: list[pl.DataFrame], profile: TargetProfile) -> None:
+    bare = Context(profile)
+    report = judge_generations(batches, bare)
+    assert report.nothing_judged
+    assert [v.law for v in report.verdicts] == list(laws_of("raw_generations"))
+    assert report["completion_count"].reason == "there is no generated row"
+    assert judge_prompts(batches, bare).nothing_judged
+
+
+def test_rows_that_all_failed(context: Context) -> None:
+    failed = kimi.generations().with_columns(pl.lit("failed").alias("status"))
+    report = judge_generations([failed], context)
+    judged = {v.law.name for v in report.verdicts if v.status != "not_judged"}
+    assert judged == {"conservation"}
+    assert report["conservation"].status == "failed"
+
+
+def test_every_row_law_says_why_it_may_have_nothing_to_judge() -> None:
+    assert all(law.nothing and law.columns for law in LAWS if isinstance(law, RowLaw))
+
+
+def test_matched_stop_recorded_nowhere_leaves_the_last_id_judged(context: Context) -> None:
+    frame = kimi.generations().drop("matched_stop")
+    verdict = judge_generations([frame], context)["stop_token_last"]
+    assert verdict.status == "passed"
+    assert verdict.reason == "matched_stop is not recorded"
+    damaged = frame.with_columns(output_ids=pl.col("output_ids").list.head(2))
+    report: Report = judge_generations([damaged], context)
+    assert report["stop_token_last"].violations > 0
+    assert report["stop_token_last"].violations < len(frame)

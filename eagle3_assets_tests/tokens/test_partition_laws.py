@@ -1,0 +1,186 @@
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from eagle3_assets.config import Band, LengthBand
+from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts
+from eagle3_assets.tokens.profile import Tokenizer
+from eagle3_assets.tokens.verdict import Verdict
+from eagle3_assets_tests.tokens import kimi
+
+POSITIONS = [0, 5, 11]
+
+
+def with_status(frame: pl.DataFrame, row: int, status: str | None) -> pl.DataFrame:
+    values = frame["status"].to_list()
+    values[row] = status
+    return frame.with_columns(pl.Series("status", values, dtype=pl.String))
+
+
+def conservation(frame: pl.DataFrame, context: Context) -> tuple[Verdict, list[tuple[str, str]]]:
+    report = judge_generations([frame], context)
+    found = report.findings.filter(pl.col("law") == "conservation")
+    return report["conservation"], list(found.select("sample_id", "detail").iter_rows())
+
+
+@pytest.mark.parametrize("row", POSITIONS)
+def test_doubled_row(row: int, context: Context) -> None:
+    frame = kimi.generations()
+    verdict, found = conservation(pl.concat([frame, frame[row]]), context)
+    assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
+    assert found == [(frame["sample_id"][row], "2 rows with this sample id")]
+
+
+@pytest.mark.parametrize("row", POSITIONS)
+def test_missing_row(row: int, context: Context) -> None:
+    frame = kimi.generations()
+    lost = frame["sample_id"][row]
+    verdict, found = conservation(frame.filter(pl.col("sample_id") != lost), context)
+    assert (lost, "no row for this prompt") in found
+    assert verdict.details[1] == "only 11 of 12 sent prompts have an output (91.67% of 100.00%)"
+
+
+@pytest.mark.parametrize("row", POSITIONS)
+def test_row_of_no_prompt(row: int, context: Context) -> None:
+    names = kimi.generations()["sample_id"].to_list()
+    frame = kimi.generations().with_columns(pl.Series("sample_id", [*names[:row], "stranger", *names[row + 1 :]]))
+    _, found = conservation(frame, context)
+    expected = [(names[row], "no row for this prompt"), ("stranger", "no such prompt in tokenized_prompts")]
+    assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize("status", ["running", None])
+def test_state_that_is_not_terminal(status: str | None, context: Context) -> None:
+    _, found = conservation(with_status(kimi.generations(), 3, status), context)
+    assert found == [("cut-in-reasoning", f"status {status!r} is no terminal state")]
+
+
+def test_state_that_contradicts_the_prompt(context: Context) -> None:
+    _, found = conservation(with_status(kimi.generations(), 0, "refused_prompt"), context)
+    assert found == [("answer", "the prompt is ready, the row says refused_prompt")]
+    refused = kimi.prompts().with_columns(
+        status=pl.when(pl.col("sample_id") == "last").then(pl.lit("refused")).otherwise("status")
+    )
+    sent = replace(context, current_prompts=PromptIndex.of([refused]))
+    _, found = conservation(kimi.generations(), sent)
+    assert found == [("last", "the prompt is refused, the row says generated")]
+
+
+def test_refused_prompt_with_its_row_is_conserved(context: Context) -> None:
+    refused = kimi.prompts().with_columns(
+        status=pl.when(pl.col("sample_id") == "last").then(pl.lit("refused")).otherwise("status")
+    )
+    sent = replace(context, current_prompts=PromptIndex.of([refused]))
+    verdict, found = conservation(with_status(kimi.generations(), 11, "refused_prompt"), sent)
+    assert (verdict.status, found) == ("passed", [])
+    assert verdict.figures == {"coverage": 1.0, "generated": 11, "sent": 11}
+
+
+def test_coverage_threshold(context: Context) -> None:
+    frame = with_status(kimi.generations(), 0, "failed")
+    assert conservation(frame, context)[0].status == "failed"
+    assert conservation(frame, replace(context, coverage=11 / 12))[0].status == "passed"
+
+
+def test_empty_file_for_prompts_that_there_are(context: Context) -> None:
+    verdict, found = conservation(kimi.generations().clear(), context)
+    assert verdict.refuses
+    assert len(found) == 12
+
+
+@pytest.mark.parametrize(
+    ("band", "said"),
+    [
+        (LengthBand(median=Band(low=100, high=200)), "Median is 6, expected 100 to 200."),
+        (LengthBand(p95=Band(low=1, high=10)), "P95 is 64, expected 1 to 10."),
+        (LengthBand(share_under_500=Band(low=0, high=0.5)), "Share_under_500 is 1, expected 0 to 0.5."),
+    ],
+)
+def test_lengths_outside_the_band(band: LengthBand, said: str, context: Context) -> None:
+    frame = kimi.generations()
+    verdict = judge_generations([frame], replace(context, length_band=band))["length_band"]
+    assert (verdict.status, verdict.refuses) == ("warned", False)
+    assert verdict.summary.startswith(said.split(" is ")[0])
+    assert verdict.summary.split("expected")[1] == said.split("expected")[1]
+
+
+def test_lengths_inside_the_band(context: Context) -> None:
+    band = LengthBand(median=Band(low=0, high=1_000), share_under_500=Band(low=1, high=1))
+    verdict = judge_generations([kimi.generations()], replace(context, length_band=band))["length_band"]
+    assert verdict.status == "passed"
+    assert verdict.figures["share_under_500"] == 1.0
+
+
+def cut_off(lengths: list[int], whole: int, recorded: int = kimi.CAP) -> pl.DataFrame:
+    rows = {f"cut-{n}": kimi.genuine()["cut-in-reasoning"] for n in range(len(lengths))}
+    for row, length in zip(rows, lengths, strict=True):
+        rows[row] = rows[row] | {"output_ids": kimi.letters("y" * length), "finish_length": length}
+    rows |= {f"whole-{n}": kimi.genuine()["answer"] for n in range(whole)}
+    sampling = kimi.SAMPLING.model_copy(update={"max_new_tokens": recorded}).model_dump_json()
+    return kimi.generations(rows).with_columns(pl.lit(sampling).alias("sampling"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "status", "said"),
+    [
+        (cut_off([64], 19), "passed", "1 of 20 outputs were cut off (5.00%)"),
+        (cut_off([64] * 3, 17), "warned", "3 of 20 outputs were cut off (15.00%)"),
+        (cut_off([128, 128], 38, 512), "warned", "every cut-off output has 128 tokens, SGLang's default, which is not"),
+        (cut_off([100, 100], 38, 512), "warned", "every cut-off output has 100 tokens, which is not the recorded"),
+        (cut_off([100, 101], 38, 512), "passed", "2 of 40"),
+        (cut_off([100], 38, 512), "passed", "1 of 39"),
+    ],
+)
+def test_cut_off_share(frame: pl.DataFrame, status: str, said: str, context: Context) -> None:
+    verdict = judge_generations([frame], context)["cut_off_share"]
+    assert verdict.status == status
+    assert said in verdict.summary[:1].lower() + verdict.summary[1:]
+
+
+class Bent:
+    """A tokenizer with one thing wrong."""
+
+    def __init__(self, tokenizer: Tokenizer, **wrong: dict[Any, Any]) -> None:
+        self.tokenizer, self.wrong = tokenizer, wrong
+
+    def get_vocab(self) -> dict[str, int]:
+        return self.tokenizer.get_vocab()
+
+    def convert_tokens_to_ids(self, tokens: str) -> object:
+        return self.wrong.get("ids", {}).get(tokens, self.tokenizer.convert_tokens_to_ids(tokens))
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        plain = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return list(self.wrong.get("encoded", {}).get(text, plain))
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> object:
+        plain = self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+        return self.wrong.get("decoded", {}).get(tuple(token_ids), plain)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"decoded": {(kimi.END_THINK,): ""}}, "id 163607 decodes to '', not to </think>"),
+        ({"encoded": {"<|im_end|>": [27, 91]}}, "<|im_end|> encodes to [27, 91], not to [163586]"),
+        ({"ids": {"<think>": 7}}, "<think> has id 7 in the tokenizer, 163606 in the profile"),
+        (
+            {"encoded": {"<|im_assistant|>assistant<|im_middle|><think>": [1]}},
+            "the thinking suffix encodes to [1], not to [163588, 69702, 163601, 163606]",
+        ),
+        ({"decoded": {tuple(kimi.SUFFIX): "x"}}, "the thinking suffix decodes to 'x'"),
+    ],
+)
+def test_tokenizer_canary(wrong: dict[str, Any], said: str, tokenizer: Tokenizer, context: Context) -> None:
+    assert judge_prompts([kimi.prompts()], context)["tokenizer_canary"].status == "passed"
+    bent = replace(context, tokenizer=Bent(tokenizer, **wrong))
+    verdict = judge_prompts([kimi.prompts()], bent)["tokenizer_canary"]
+    assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
+    assert said in verdict.details[0]
+
+
+def test_tokenizer_canary_needs_no_rows(context: Context) -> None:
+    assert judge_prompts([], context)["tokenizer_canary"].status == "passed"
