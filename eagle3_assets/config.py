@@ -82,7 +82,7 @@ class Target(Settings):
 class TransformersEngineSettings(Settings):
     """The embedded engine: any local checkpoint, in this process."""
 
-    kind: Literal["transformers"] = "transformers"
+    kind: Literal["transformers"] = Field("transformers", description="The embedded engine; needs the extra `local`.")
     batch_size: int = Field(32, ge=1, le=4096, description="Prompts per padded batch.")
     device: str = Field("auto", description="A torch device; auto takes a GPU where there is one.")
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
@@ -124,8 +124,8 @@ class Band(Settings):
 class LengthBand(Settings):
     """How long outputs are expected to be, in tokens. What is left out is not judged."""
 
-    median: Band | None = None
-    p95: Band | None = None
+    median: Band | None = Field(None, description="`[low, high]` in tokens.")
+    p95: Band | None = Field(None, description="`[low, high]` in tokens; 5 % of the outputs are longer.")
     share_under_500: Band | None = Field(None, description="Share of outputs shorter than 500 tokens, 0 to 1.")
 
 
@@ -136,7 +136,7 @@ class Dataset(Settings):
     source: str = Field(description="JSONL file with OpenAI-style rows; relative to the config file.")
     format: Literal["openai"] = Field("openai", description="Rows {id?, messages, tools?}.")
     shards: int = Field(1, ge=1, le=10_000, description="Number of partitions. A shard should hold thousands of rows.")
-    samples_per_prompt: int = Field(1, ge=1, le=1_000)
+    samples_per_prompt: int = Field(1, ge=1, le=1_000, description="Outputs of the same prompt, differing by seed.")
     thinking: bool = Field(True, description="Whether the chat template leaves reasoning to the target.")
     sampling: Sampling = Field(default_factory=Sampling)
     length_band: LengthBand = Field(default_factory=LengthBand)
@@ -222,7 +222,19 @@ def load_config(path: Path | None = None) -> Eagle3Config:
         config = Eagle3Config.model_validate(raw)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{path}: {line}" for line in _faults(error))) from None
+    _check_law_names(path, config)
     return _resolved(config, path.resolve().parent)
+
+
+def _check_law_names(path: Path, config: Eagle3Config) -> None:
+    from eagle3_assets.tokens.laws import LAWS  # laws read settings: importing them above would go in a circle
+
+    lowerable = [law.name for law in LAWS if law.effect == "quarantine"]
+    for name in config.law_effects:
+        if name not in lowerable:
+            raise ConfigError(
+                f"{path}: law_effects.{name}: is no law that can be lowered to warn; those are: {', '.join(lowerable)}"
+            )
 
 
 def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
@@ -289,17 +301,18 @@ def _model_at(location: tuple[int | str, ...]) -> type[BaseModel] | None:
         if isinstance(part, int):
             continue
         field = model.model_fields.get(part)
-        inner = _inner_model(field.annotation) if field else None
+        inner = inner_model(field.annotation) if field else None
         if inner is None:
             return None
         model = inner
     return model
 
 
-def _inner_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a type form
+def inner_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a type form
+    """The settings model that a field's type holds, alone, in a tuple or in a union; None where it holds none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for arg in getattr(annotation, "__args__", ()) if (found := _inner_model(arg))), None)
+    return next((found for arg in getattr(annotation, "__args__", ()) if (found := inner_model(arg))), None)
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - raw input

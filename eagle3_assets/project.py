@@ -35,3 +35,9 @@ class Project:
             UnknownPartitionError: there is none.
         """
         return partition_named(self.config, key)
+
+    def orphans(self) -> list[str]:
+        """Partitions with sealed generations that the config does not have (any more): never read, never deleted."""
+        place = self.layout.root / "raw_generations"
+        made = [path.name for path in place.iterdir()] if place.exists() else []
+        return sorted(name for name in made if name not in self.partitions)

@@ -76,6 +76,14 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "target: {model: m}\nengine: {batch_size: 0}\ndatasets: [{name: a, source: s}]",
             "engine.batch_size: input should be greater than or equal to 1, not 0",
         ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {conservation: warn}",
+            "law_effects.conservation: is no law that can be lowered to warn; those are: prompt_suffix,",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {tool_grammar: off}",
+            "law_effects.tool_grammar: input should be 'warn', not False",
+        ),
         ("- a\n- b\n", "must be a mapping"),
         ("a: [1\n", "is not YAML"),
         ("", "must be a mapping"),

@@ -118,6 +118,8 @@ def datasets(config: ConfigOption = None) -> None:
     project = _project(config)
     rows = [(p, read_current(project.layout.generations(p.key))) for p in project.partitions.values()]
     console().print(partitions_table(rows))
+    if orphans := project.orphans():
+        say(f"orphaned, of no dataset or shard count in the config; not read, not deleted: {', '.join(orphans)}")
 
 
 def ui(

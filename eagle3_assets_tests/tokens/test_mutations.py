@@ -124,6 +124,12 @@ DAMAGES: dict[str, Damage] = {
         for name, token, said in (("too large", kimi.VOCAB_SIZE, "id 163840"), ("negative", -5, "id -5"))
         for place in (start, middle, before_stop)
     },
+    "two ids outside the vocabulary": Damage(
+        "answer",
+        lambda row: with_output(row, [A, kimi.VOCAB_SIZE + 1, END_THINK, -1, IM_END]),
+        {"ids_in_vocabulary": "id 163841 at index 1 and 1 more outside the model's vocabulary of 163840"},
+        index=1,
+    ),
     "unknown finish": Damage(
         "answer",
         changed(finish_type="abort", matched_stop=None),
@@ -152,7 +158,12 @@ DAMAGES: dict[str, Damage] = {
     "matched stop not recorded": Damage("answer", changed(matched_stop=None), {"stop_token_last": "is not recorded"}),
     **{
         f"stop id early, {place.__name__}": Damage(
-            "answer", inserted(place, kimi.EOS), {"nothing_after_stop": "[EOS] (163585) at index"}, index=place(6)
+            "answer",
+            inserted(place, kimi.EOS),
+            {
+                "nothing_after_stop": f"[EOS] (163585) at index {place(6)} ends the output, yet {6 - place(6)} ids follow"
+            },
+            index=place(6),
         )
         for place in (start, middle, before_stop)
     },
@@ -223,6 +234,13 @@ DAMAGES: dict[str, Damage] = {
         outputs(A, SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
         {"reasoning_closed": "implicit end: reasoning ends with tool markup at index 1"},
         index=1,
+        severity="warning",
+    ),
+    "implicit end at once": Damage(
+        "answer",
+        outputs(SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
+        {"reasoning_closed": "implicit end: reasoning ends with tool markup at index 0"},
+        index=0,
         severity="warning",
     ),
     "stop id exactly at the cap": Damage(

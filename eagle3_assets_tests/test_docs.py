@@ -1,0 +1,43 @@
+"""Documentation is held against what it describes."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eagle3_assets.config import load_config
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_generated_pages_are_what_the_code_says() -> None:
+    for name, page in runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"].items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), f"docs/{name}: run python docs/generate.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_config_in_the_docs_is_valid(page: Path, tmp_path: Path) -> None:
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        if "datasets:" in block:
+            (tmp_path / "eagle3.yaml").write_text(block, encoding="utf-8")
+            assert load_config(tmp_path / "eagle3.yaml").datasets
+        else:
+            assert yaml.safe_load(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_readmes_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in PAGES:
+        assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)) <= targets, (
+            page
+        )
