@@ -3,13 +3,14 @@
 What belongs here: writing one file safely and saying what went wrong. Not here: which file (``layout``), Dagster.
 """
 
-import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS
+from eagle3_assets.generation.files import local_path, publish
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
 
@@ -23,48 +24,41 @@ class StorageError(Exception):
 def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
     """Streams a frame into a file under a temporary name, and gives it its name when it is on disk.
 
-    On an object store the file is written at its place: there a put is atomic, and a rename is a copy.
-
     Raises:
         StorageError: the disk is full, the place is read-only or unreachable; what stood at ``path`` is unchanged.
     """
-    lazy = data.lazy()
+    place = local_path(path)
     try:
-        if path.protocol not in ("", "file", "local"):
-            with path.open("wb") as file:
-                lazy.sink_parquet(
-                    file, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS
-                )
-            return
-        target = Path(path.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-        try:
-            lazy.sink_parquet(
-                partial, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS
+        if place is not None:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
+            finished = Path(scratch) / path.name
+            data.lazy().sink_parquet(
+                finished, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS
             )
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"{path}: cannot be written: {error.strerror or error}; what was there before is unchanged"
-        ) from error
+            publish(finished, path)
+    except (OSError, pl.exceptions.ComputeError) as error:
+        # polars wraps what the disk says into a ComputeError, whose text alone tells it from a fault in the query.
+        if isinstance(error, pl.exceptions.ComputeError) and "os error" not in str(error):
+            raise
+        said = getattr(error, "strerror", None) or str(error)
+        raise StorageError(f"{path}: cannot be written: {said}; what was there before is unchanged") from error
 
 
 def scan_parquet(path: UPath, *, asset: str) -> pl.LazyFrame:
-    """A file as a lazy frame, its metadata read so that a damaged file is noticed here.
+    """A file as a lazy frame, its footer read so that a damaged file is noticed here.
+
+    A local file is read lazily; one on an object store is fetched and held in memory, compressed, while it is used.
 
     Raises:
         StorageError: there is no such file, or it is no parquet.
     """
-    if not path.exists():
-        raise StorageError(f"{path}: there is no such file; materialize {asset} of this partition first")
+    place = local_path(path)
     try:
-        lazy = pl.scan_parquet(str(path))
+        lazy = pl.scan_parquet(path.read_bytes() if place is None else place, glob=False)
         lazy.collect_schema()
+    except FileNotFoundError:
+        raise StorageError(f"{path}: there is no such file; materialize {asset} of this partition first") from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise StorageError(f"{path}: is no readable parquet file ({error}); materialize {asset} again") from error
     return lazy

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from upath import UPath
 
+from eagle3_assets.generation.files import local_path
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -25,11 +27,6 @@ class Layout:
         """The layout under a directory or object-store URL."""
         return cls(UPath(root))
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the root is a directory of this machine."""
-        return self.root.protocol in ("", "file", "local")
-
     def asset_file(self, asset: str, partition: str) -> UPath:
         """The parquet file of a partition of any asset but ``raw_generations``."""
         return self.root / asset / f"{partition}.parquet"
@@ -40,7 +37,8 @@ class Layout:
 
     def journals(self, partition: str) -> Path:
         """The local directory of a partition's journal: appending needs a real file system."""
-        if self.is_local:
-            return Path(self.root.path) / ".journals" / partition
+        place = local_path(self.root)
+        if place is not None:
+            return place / ".journals" / partition
         name = hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
         return Path.cwd() / ".eagle3" / "journals" / name / partition

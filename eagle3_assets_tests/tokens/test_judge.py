@@ -181,6 +181,16 @@ def test_ids_beyond_int32_are_refused_by_sample_and_never_cast(wide: int, contex
     assert f"id {wide}" in report.findings["detail"][0]
 
 
+@pytest.mark.parametrize("edge", [2**31 - 1, -(2**31)])
+def test_the_largest_and_smallest_int32_are_stored_as_captured(edge: int, context: Context) -> None:
+    rows = kimi.genuine()
+    rows["answer"]["output_ids"][0] = edge
+    frame = kimi.generations(rows).with_columns(pl.col("output_ids").cast(pl.List(pl.Int64)))
+    report = judge_generations([frame], context)
+    assert report["stored_as_captured"].status == "passed"
+    assert report["ids_in_vocabulary"].violations == 1
+
+
 def test_null_id_is_a_missing_id(context: Context) -> None:
     ids = kimi.generations()["output_ids"].to_list()
     ids[0][1] = None

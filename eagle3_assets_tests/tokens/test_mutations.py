@@ -195,6 +195,17 @@ DAMAGES: dict[str, Damage] = {
         )
         for place in (start, middle, before_stop)
     },
+    "reasoning opened again twice": Damage(
+        "answer",
+        lambda row: inserted(middle, THINK)(inserted(before_stop, THINK)(row)),
+        {"reasoning_not_reopened": "<think> (163606) at index 3"},
+        index=3,
+    ),
+    "too few log-probabilities, one of them not a number": Damage(
+        "answer",
+        changed(output_logprobs=[float("nan"), -0.5]),
+        {"logprobs_agree": "2 log-probabilities for 6 output ids"},
+    ),
     "too few log-probabilities": Damage(
         "answer", changed(output_logprobs=[-0.5] * 5), {"logprobs_agree": "5 log-probabilities for 6 output ids"}
     ),
@@ -232,6 +243,13 @@ DAMAGES: dict[str, Damage] = {
     "implicit end": Damage(
         "answer",
         outputs(A, SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
+        {"reasoning_closed": "implicit end: reasoning ends with tool markup at index 1"},
+        index=1,
+        severity="warning",
+    ),
+    "implicit end and two sections": Damage(
+        "answer",
+        outputs(A, *2 * [SECTION_BEGIN, *kimi.call(), SECTION_END], IM_END),
         {"reasoning_closed": "implicit end: reasoning ends with tool markup at index 1"},
         index=1,
         severity="warning",
