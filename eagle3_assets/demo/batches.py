@@ -40,25 +40,31 @@ class Batch:
 
 
 def make_batches(
-    samples: Iterable[Sample], tokenizer: "PreTrainedTokenizerBase", *, seed: int, batch_tokens: int
+    samples: Iterable[Sample],
+    tokenizer: "PreTrainedTokenizerBase",
+    *,
+    seed: int,
+    batch_tokens: int,
+    max_width: int = WIDTHS[-1],
 ) -> Iterator[Batch]:
     """Makes batches of samples of about the same length.
 
     Args:
-        samples: a stream; samples longer than the last of `WIDTHS` are left out.
+        samples: a stream.
         tokenizer: the demo tokenizer.
         seed: decides which samples go without reasoning.
         batch_tokens: the most tokens in one batch, padding included.
+        max_width: longer samples are left out; one of `WIDTHS`.
 
     Yields:
         Batches, each as soon as its rows are there.
     """
     pad_id = tokenizer.get_vocab()[PAD]
     rng = random.Random(seed)  # noqa: S311 - training data, nothing secret
-    waiting: dict[int, list[EncodedSample]] = {width: [] for width in WIDTHS}
+    waiting: dict[int, list[EncodedSample]] = {width: [] for width in WIDTHS if width <= max_width}
     for sample in samples:
         row = encode_sample(tokenizer, sample, thinking=rng.random() >= _NO_THINKING_SHARE)
-        width = next((width for width in WIDTHS if width >= _length(row)), None)
+        width = next((width for width in waiting if width >= _length(row)), None)
         if width is None:
             continue
         rows = waiting[width]

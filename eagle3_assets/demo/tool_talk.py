@@ -176,7 +176,7 @@ TOOLS: dict[str, Tool] = {
     "get_stock_price": Tool(
         "Get the price of a share",
         "a share price",
-        {"company": Slot(lambda rng: rng.choice((rng.choice(words.COMPANIES), words.made_up_name(rng))))},
+        {"company": Slot(words.company)},
         ("What is the share price of {company}?", "How much is a share of {company}?", "Check the stock of {company}."),
         {"price": _number(5, 999)},
         "A share of {company} costs {price} dollars.",
@@ -258,7 +258,7 @@ def make(rng: random.Random) -> Sample:
         A sample of kind `function_calling`: a single call, parallel calls, an answer from results, a later
         request, small talk beside tools, or a request that no declared tool serves.
     """
-    scene = rng.choices((_single, _parallel, _report, _follow_up, _small_talk, _no_tool), (40, 18, 14, 14, 6, 8))[0]
+    scene = rng.choices((_single, _parallel, _report, _follow_up, _small_talk, _no_tool), (42, 18, 14, 14, 6, 6))[0]
     return scene(rng)
 
 
@@ -292,13 +292,15 @@ def _draft(call: Call) -> str:
     return f"{call.name} with {json.dumps(dict(call.arguments))}"
 
 
-def _call_reasoning(rng: random.Random, text: str, request: _Request) -> str:
-    return f'The user says "{text}" {rng.choice(_CHOICES)} {_draft(request.call)}. {rng.choice(_CLOSINGS)}'
+def _opening(said: str, tools: list[ToolSchema]) -> str:
+    # Listing the tools brings their names close to the place where one is chosen.
+    return f'The user says "{said}" The tools are {", ".join(tool["function"]["name"] for tool in tools)}.'
 
 
-def _call_turn(rng: random.Random, text: str, request: _Request) -> Turn:
+def _call_turn(rng: random.Random, said: str, request: _Request, tools: list[ToolSchema]) -> Turn:
+    reasoning = f"{_opening(said, tools)} {rng.choice(_CHOICES)} {_draft(request.call)}. {rng.choice(_CLOSINGS)}"
     lead = rng.choice(_LEADS) if rng.random() < 0.2 else ""
-    return Turn(_call_reasoning(rng, text, request), lead, (request.call,))
+    return Turn(reasoning, lead, (request.call,))
 
 
 def _parallel_turn(rng: random.Random, requests: list[_Request]) -> Turn:
@@ -326,12 +328,13 @@ def _single(rng: random.Random) -> Sample:
     request = _request(rng, rng.choice(list(TOOLS)))
     polite = rng.choice(("", "", "", "Hello! ", "Please help me. ", "Hi, a question. "))
     text = polite + request.text
+    tools = _declare(rng, {request.call.name})
     messages = [*_system(rng), _user(text)]
-    return Sample("function_calling", messages, _call_turn(rng, text, request), _declare(rng, {request.call.name}))
+    return Sample("function_calling", messages, _call_turn(rng, text, request, tools), tools)
 
 
 def _requests(rng: random.Random) -> list[_Request]:
-    count = rng.choice((2, 2, 2, 3))
+    count = rng.choice((2, 2, 2, 2, 3))
     same = rng.random() < 0.5
     names = [rng.choice(list(TOOLS))] * count if same else rng.sample(list(TOOLS), count)
     return [_request(rng, name) for name in names]
@@ -371,7 +374,11 @@ def _report_turn(rng: random.Random, requests: list[_Request], results: list[Mes
 
 def _report(rng: random.Random) -> Sample:
     requests = _requests(rng) if rng.random() < 0.3 else [_request(rng, rng.choice(list(TOOLS)))]
-    asked = _parallel_turn(rng, requests) if len(requests) > 1 else _call_turn(rng, requests[0].text, requests[0])
+    tools = _declare(rng, {request.call.name for request in requests})
+    if len(requests) > 1:
+        asked = _parallel_turn(rng, requests)
+    else:
+        asked = _call_turn(rng, requests[0].text, requests[0], tools)
     results, answers = _results(rng, requests, 0)
     messages = [
         *_system(rng),
@@ -379,7 +386,6 @@ def _report(rng: random.Random) -> Sample:
         assistant_message(asked, 0, reasoning=rng.random() < 0.5),
         *results,
     ]
-    tools = _declare(rng, {request.call.name for request in requests})
     return Sample("function_calling", messages, _report_turn(rng, requests, results, answers), tools)
 
 
@@ -387,16 +393,16 @@ def _follow_up(rng: random.Random) -> Sample:
     first, second = (_request(rng, rng.choice(list(TOOLS))) for _ in range(2))
     results, answers = _results(rng, [first], 0)
     text = rng.choice(("", "Thanks. ", "Good. ", "And now: ")) + second.text
+    tools = _declare(rng, {first.call.name, second.call.name})
     messages = [
         *_system(rng),
         _user(first.text),
-        assistant_message(_call_turn(rng, first.text, first), 0, reasoning=rng.random() < 0.5),
+        assistant_message(_call_turn(rng, first.text, first, tools), 0, reasoning=rng.random() < 0.5),
         *results,
         {"role": "assistant", "content": " ".join(answers)},
         _user(text),
     ]
-    tools = _declare(rng, {first.call.name, second.call.name})
-    return Sample("function_calling", messages, _call_turn(rng, text, second), tools)
+    return Sample("function_calling", messages, _call_turn(rng, text, second, tools), tools)
 
 
 def _small_talk(rng: random.Random) -> Sample:
@@ -410,25 +416,16 @@ def _small_talk(rng: random.Random) -> Sample:
     )
     name = words.person(rng)
     said = text.format(name=name)
-    reasoning = f'The user says "{said}" This is only talk. No tool is needed here, so I answer in words.'
-    messages = [*_system(rng), _user(said)]
-    return Sample(
-        "function_calling",
-        messages,
-        Turn(reasoning, reply.format(name=name)),
-        _declare(rng, set()) or [schema("get_time")],
-    )
+    tools = _declare(rng, set()) or [schema("get_time")]
+    reasoning = f"{_opening(said, tools)} This is only talk, no tool is needed. I answer in words."
+    turn = Turn(reasoning, reply.format(name=name))
+    return Sample("function_calling", [*_system(rng), _user(said)], turn, tools)
 
 
 def _no_tool(rng: random.Random) -> Sample:
     request = _request(rng, rng.choice(list(TOOLS)))
     others = [name for name in TOOLS if name != request.call.name]
-    names = rng.sample(others, rng.choice((1, 1, 2, 3)))
-    reasoning = (
-        f'The user says "{request.text}" That is {request.tool.goal}. '
-        f"The tools are {', '.join(names)}. None of them does that, so I say so."
-    )
-    content = f"I am sorry, I have no tool for {request.tool.goal}."
-    return Sample(
-        "function_calling", [*_system(rng), _user(request.text)], Turn(reasoning, content), [schema(n) for n in names]
-    )
+    tools = [schema(name) for name in rng.sample(others, rng.choice((1, 1, 2, 3)))]
+    reasoning = f"{_opening(request.text, tools)} None of them is for {request.tool.goal}, so I say so."
+    turn = Turn(reasoning, f"I am sorry, I have no tool for {request.tool.goal}.")
+    return Sample("function_calling", [*_system(rng), _user(request.text)], turn, tools)

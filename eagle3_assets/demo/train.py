@@ -8,7 +8,8 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from eagle3_assets.demo.batches import make_batches
@@ -18,6 +19,7 @@ from eagle3_assets.demo.model import Schedule, Sizes, new_model, save_model, tra
 from eagle3_assets.demo.tokenizer import plain_texts, save_tokenizer, train_tokenizer
 
 TOKENIZER_SEED = 1
+SHORT_WIDTH = 128
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,16 @@ class Recipe:
         seed: decides conversations, order and first weights; the tokenizer has its own seed, so that ids stay.
         sizes: the network's sizes.
         schedule: steps and learning rates.
+        short_steps: first steps, of conversations up to `SHORT_WIDTH` tokens only.
         batch_tokens: tokens in a batch, padding included.
         tokenizer_samples: conversations that the BPE is trained on.
     """
 
     seed: int = 7
     sizes: Sizes = field(default_factory=Sizes)
-    schedule: Schedule = field(default_factory=lambda: Schedule(steps=2400))
-    batch_tokens: int = 3072
+    schedule: Schedule = field(default_factory=lambda: Schedule(steps=4000))
+    short_steps: int = 500
+    batch_tokens: int = 2048
     tokenizer_samples: int = 6000
 
 
@@ -59,15 +63,13 @@ def make_model(out: Path, recipe: Recipe) -> None:
     tokenizer = train_tokenizer(texts)
     save_tokenizer(tokenizer, out)
     held_out = demo_prompt_texts() | {case.sample.text_key() for case in held_out_cases()}
-    batches = make_batches(
-        make_samples(recipe.seed, held_out=held_out),
-        tokenizer,
-        seed=recipe.seed,
-        batch_tokens=recipe.batch_tokens,
-    )
+    samples = make_samples(recipe.seed, held_out=held_out)
+    batches = partial(make_batches, samples, tokenizer, seed=recipe.seed, batch_tokens=recipe.batch_tokens)
+    # Copying is learned first and soonest from short conversations; the long ones then build on it.
+    short_first = chain(islice(batches(max_width=SHORT_WIDTH), recipe.short_steps), batches())
     model = new_model(tokenizer, recipe.sizes, recipe.seed)
     _say(f"{sum(p.numel() for p in model.parameters()):,} parameters")
-    train(model, batches, recipe.schedule, _say)
+    train(model, short_first, recipe.schedule, _say)
     save_model(model, tokenizer, out)
 
 

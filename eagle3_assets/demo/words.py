@@ -65,6 +65,11 @@ def person(rng: random.Random) -> str:
     return made_up_name(rng) if rng.random() < 0.25 else rng.choice(NAMES)
 
 
+def company(rng: random.Random) -> str:
+    """Draws a company's name: mostly a known one, at times a made-up one."""
+    return made_up_name(rng) if rng.random() < 0.25 else rng.choice(COMPANIES)
+
+
 def code(rng: random.Random) -> str:
     """Draws a parcel number: two letters and four digits, such as `QF-4821`."""
     letters = rng.choice(_CODE_LETTERS) + rng.choice(_CODE_LETTERS)

@@ -8,4 +8,6 @@ def create_engine(settings: EngineSettings, target: Target) -> Engine:
     """The engine that the config names, not yet started."""
     from eagle3_assets.engines.transformers import TransformersEngine
 
-    return TransformersEngine(target.model, settings, trust_remote_code=target.trust_remote_code)
+    return TransformersEngine(
+        target.model, settings, trust_remote_code=target.trust_remote_code, tokenizer_path=target.tokenizer
+    )

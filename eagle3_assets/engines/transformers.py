@@ -4,8 +4,8 @@ What belongs here: gathering single requests into batches and answering them. No
 (``choice``), loading (``checkpoint``).
 
 A batch holds requests of equal sampling parameters and similar length, padded on the left; in float32 that changes no
-greedy token. A row is answered as soon as it is done. When half of a batch is done and enough requests wait, the batch
-ends and its unfinished rows go on in the next one, so that a long answer does not keep places empty.
+greedy token. A row is answered as soon as it is done. When most of a batch is done it ends, and its unfinished rows go
+on in the next one together with others, so that a long answer does not keep empty places computing.
 """
 
 import asyncio
@@ -31,6 +31,9 @@ from eagle3_assets.engines.choice import Choice, Row, Stop
 ENDPOINT = "embedded"
 BATCHES_IN_FLIGHT = 4
 """Requests wanted in flight, in batch sizes: enough to find rows of similar length and to refill a batch."""
+
+SMALL_BATCH = 8
+"""Below this size a batch is not made smaller for its own sake: a step then costs about as much with one row less."""
 
 _GATHER_S = 0.002
 
@@ -219,13 +222,17 @@ class TransformersEngine:
             )
 
     def _better_leave(self, size: int, sampling: Sampling) -> Callable[[int], bool]:
-        """Whether to end a batch of this size with some rows unfinished: half is done, and its places can be filled."""
+        """Whether to end a batch of this size with some rows unfinished, which go on in the next one.
+
+        Reading their tokens again is cheap against computing places that hold no row: when half is done and its places
+        can be filled, or three quarters are done.
+        """
 
         def leave(unfinished: int) -> bool:
             if unfinished > size // 2:
                 return False
             waiting = sum(row.request.sampling == sampling for row in list(self._waiting))
-            return waiting >= size - unfinished
+            return waiting >= size - unfinished or (size >= SMALL_BATCH and unfinished <= size // 4)
 
         return leave
 

@@ -23,6 +23,7 @@ from tenacity import (
 )
 from upath import UPath
 
+from eagle3_assets.config import Sampling
 from eagle3_assets.engines.base import (
     Description,
     Engine,
@@ -47,7 +48,15 @@ from eagle3_assets.generation.plan import (
     settle_base,
 )
 from eagle3_assets.generation.progress import Progress, Tracker
-from eagle3_assets.generation.rows import Failure, failed_row, generated_row, request_for, unsendable, unusable
+from eagle3_assets.generation.rows import (
+    Failure,
+    failed_row,
+    generated_row,
+    request_for,
+    request_sampling,
+    unsendable,
+    unusable,
+)
 from eagle3_assets.generation.sealed import Sealed, fetched, read_current, scan_sealed, write_environment
 from eagle3_assets.generation.sealing import Source, seal
 from eagle3_assets.identity import Identity
@@ -206,7 +215,7 @@ async def generate_partition_async(
             window = _Window(
                 engine,
                 description,
-                identity,
+                request_sampling(identity),
                 journal,
                 environment,
                 logprob_share,
@@ -253,7 +262,7 @@ class _Window:
 
     engine: Engine
     description: Description
-    identity: Identity
+    sampling: Sampling
     journal: Journal
     environment: str
     logprob_share: float
@@ -292,7 +301,7 @@ class _Window:
         failure = unsendable(ids, self.description)
         attempts = 0
         if failure is None:
-            request = request_for(key, prompt.sample_id, ids, self.identity.sampling, self.logprob_share)
+            request = request_for(key, prompt.sample_id, ids, self.sampling, self.logprob_share)
             reply, attempts = await self._ask(request)
             failure = reply if isinstance(reply, Failure) else unusable(reply)
             if failure is None and isinstance(reply, Generation):

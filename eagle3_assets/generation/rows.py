@@ -17,7 +17,7 @@ import numpy as np
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.engines.base import Description, Generation, Request
-from eagle3_assets.identity import canonical_json, ids_sha256
+from eagle3_assets.identity import Identity, canonical_json, ids_sha256
 
 Row = dict[str, Any]
 
@@ -52,6 +52,11 @@ def wants_logprobs(sample_id: str, share: float) -> bool:
     return _hashed("logprobs", sample_id) < share * 2**64
 
 
+def request_sampling(identity: Identity) -> Sampling:
+    """What is sent and recorded: every parameter explicit, the whole stop set of the identity among them."""
+    return identity.sampling.model_copy(update={"stop_token_ids": identity.stop_token_ids})
+
+
 def request_for(key: str, sample_id: str, prompt_ids: list[int], sampling: Sampling, logprob_share: float) -> Request:
     """One prompt's request, with its own seed."""
     return Request(
@@ -83,8 +88,7 @@ def unsendable(prompt_ids: Sequence[int], description: Description) -> Failure |
         return Failure(
             "no room in the context",
             f"the prompt has {len(prompt_ids):,} ids, the target's context holds {description.context_length:,}, "
-            f"output "
-            "included",
+            "output included",
         )
     return None
 

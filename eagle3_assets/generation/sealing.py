@@ -17,11 +17,11 @@ from polars.io.plugins import register_io_source
 from upath import UPath
 
 from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS
+from eagle3_assets.files import local_path, publish, write_text
 from eagle3_assets.generation.errors import SealedError
-from eagle3_assets.generation.files import local_path, publish, write_text
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts
-from eagle3_assets.generation.rows import Row, refused_row
+from eagle3_assets.generation.rows import Row, refused_row, request_sampling
 from eagle3_assets.generation.sealed import CURRENT, Pointer, Sealed, next_file, read_current, write_identity
 from eagle3_assets.identity import Identity, canonical_json
 
@@ -123,7 +123,7 @@ def _write(target: Path, source: Source, identity: Identity) -> _Tally:
 def _frames(source: Source, identity: Identity, tally: _Tally) -> Iterator[pl.DataFrame]:
     constants = {
         "identity": identity.fingerprint,
-        "sampling": canonical_json(identity.sampling.model_dump(mode="json")),
+        "sampling": canonical_json(request_sampling(identity).model_dump(mode="json")),
     }
     batch: list[Prompt] = []
     for prompt in iterate_prompts(source.prompts):

@@ -10,7 +10,7 @@ import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS
-from eagle3_assets.generation.files import local_path, publish
+from eagle3_assets.files import local_path, publish
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
 

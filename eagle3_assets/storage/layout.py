@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from eagle3_assets.generation.files import local_path
+from eagle3_assets.files import local_path
 
 
 @dataclass(frozen=True, slots=True)

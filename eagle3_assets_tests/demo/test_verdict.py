@@ -44,7 +44,7 @@ def test_call_numbers_count_on_from_the_history() -> None:
     [
         ([], "empty reasoning"),
         ([" ", "</think>", "yes", STOP], "empty reasoning"),
-        (["r", "yes"], "'the end' where </think>"),
+        (["r"], "'the end' where </think>"),
         (["r", "</think>", "x", "</think>", "yes", STOP], "'</think>' where <|im_end|>"),
         (["r", "<think>", "</think>", "yes", STOP], "'<think>' where </think>"),
         (["r", "</think>", STOP], "neither answer nor calls"),

@@ -58,7 +58,7 @@ def generations(path: Path, requests: Sequence[Request], batch_size: int = 32) -
     return [reply for reply in replies if isinstance(reply, Generation)]
 
 
-def described(path: Path, **others: Any) -> Description:  # noqa: ANN401 - handed on
+def described(path: Path, **others: Any) -> Description:
     async def ask() -> Description:
         engine = TransformersEngine(path, settings(), **others)
         try:
@@ -368,7 +368,7 @@ def test_a_checkpoint_that_cannot_be_used_is_named_in_one_message(checkpoint: Pa
 def test_without_torch_the_message_says_what_to_install(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
-    def without_torch(name: str, *others: Any, **named: Any) -> ModuleType:  # noqa: ANN401 - handed on
+    def without_torch(name: str, *others: Any, **named: Any) -> ModuleType:
         if name == "torch":
             raise ImportError("No module named 'torch'")
         return real(name, *others, **named)

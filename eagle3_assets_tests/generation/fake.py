@@ -79,7 +79,7 @@ class FakeEngine:
         return
 
 
-def answer(request: Request, **changes: Any) -> Generation:  # noqa: ANN401 - handed on
+def answer(request: Request, **changes: Any) -> Generation:
     output = [len(request.prompt_ids), request.prompt_ids[-1], STOP]
     values: dict[str, Any] = {
         "output_ids": output,
@@ -117,7 +117,7 @@ def run(
     prompts: pl.DataFrame,
     engine: FakeEngine | None = None,
     identity: Identity = IDENTITY,
-    **others: Any,  # noqa: ANN401 - handed on
+    **others: Any,
 ) -> Outcome:
     """Generates into ``base/data`` with the journal in ``base/journal``."""
     arguments: dict[str, Any] = {

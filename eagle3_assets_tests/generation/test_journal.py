@@ -30,7 +30,7 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-def row(key: bytes, status: str = "generated", **others: Any) -> dict[str, Any]:  # noqa: ANN401 - handed on
+def row(key: bytes, status: str = "generated", **others: Any) -> dict[str, Any]:
     return {"request_key": key.hex(), "status": status, **others}
 
 

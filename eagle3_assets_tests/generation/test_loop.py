@@ -62,7 +62,7 @@ def after(times: int, error: Exception) -> Fault:
     return lambda before: error if before < times else None
 
 
-def changed(**environment: Any) -> Description:  # noqa: ANN401 - handed on
+def changed(**environment: Any) -> Description:
     return Description("sha256:w", (STOP,), VOCAB, CONTEXT, environment)
 
 
@@ -70,7 +70,7 @@ class CrashError(Exception):
     """Something that no engine should raise."""
 
 
-def interrupted(base: Path, prompts: pl.DataFrame, at: str, **others: Any) -> FakeEngine:  # noqa: ANN401 - handed on
+def interrupted(base: Path, prompts: pl.DataFrame, at: str, **others: Any) -> FakeEngine:
     """A run which ends at one sample."""
     engine = FakeEngine(faults={at: always(CrashError("boom"))})
     with pytest.raises(GenerationStoppedError):
@@ -92,7 +92,7 @@ def test_every_prompt_ends_in_one_row_in_prompt_order_with_every_column(tmp_path
     assert outcome.tokens_per_s > 0 and outcome.latency_s == {"p50": 0.25, "p95": 0.25, "p99": 0.25, "max": 0.25}
     first, refused = rows.row(0, named=True), rows.row(3, named=True)
     assert first["request_key"] == request_key("s0", first["prompt_ids"], IDENTITY.fingerprint)
-    assert first["sampling"] == canonical_json(IDENTITY.sampling.model_dump(mode="json"))
+    assert first["sampling"] == canonical_json(IDENTITY.sampling.model_dump(mode="json") | {"stop_token_ids": [STOP]})
     assert (first["identity"], first["matched_stop"], first["finish_type"]) == (IDENTITY.fingerprint, "1", "stop")
     assert (first["completion_tokens"], first["server_prompt_tokens"], first["attempts"]) == (3, 1, 1)
     assert (refused["reason"], refused["attempts"], refused["environment"]) == ("prompt_injection", 0, None)

@@ -75,7 +75,8 @@ def _garble(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "words"), [(Path.unlink, "it is not there"), (_truncate, "bytes, the pointer says"), (_garble, "parquet")]
+    ("harm", "words"),
+    [(Path.unlink, "it is not there"), (_truncate, "File out of specification"), (_garble, "parquet")],
 )
 def test_a_damaged_file_is_named_and_nothing_is_touched(
     tmp_path: Path, harm: Callable[[Path], None], words: str
@@ -136,7 +137,7 @@ def test_cut_off_before_or_after_any_step_of_sealing_the_next_run_ends_it(
     target, _, name = f"eagle3_assets.generation.{step}".rpartition(".")
     real = getattr(sealing if step.startswith("sealing") else Journal, name)
 
-    def cut(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+    def cut(*given: Any, **named: Any) -> None:
         if late:
             real(*given, **named)
         raise PowerCutError

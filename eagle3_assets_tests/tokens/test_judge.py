@@ -157,6 +157,16 @@ def test_verdict_shows_the_first_few(profile: TargetProfile) -> None:
     assert verdict.details[1].startswith("1: ")
 
 
+def test_faults_are_shown_before_remarks(context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"]["output_ids"] = [kimi.HELLO, kimi.IM_END]
+    verdict = judge_generations([kimi.generations(rows)], context)["reasoning_closed"]
+    assert [detail.split(":")[0] for detail in verdict.details] == ["last", "implicit-end"]
+    assert verdict.summary.startswith(
+        "1 of 12 samples break it (8.33%) and 1 of 12 samples have a remark; first last: "
+    )
+
+
 def test_rows_without_sample_id_are_refused(context: Context) -> None:
     with pytest.raises(ValueError, match="need a column sample_id; there are: text"):
         judge_generations([pl.DataFrame({"text": ["a"]})], context)
@@ -206,6 +216,16 @@ def test_prompt_faults_mark_what_must_not_be_sent(context: Context) -> None:
     assert faults.select("sample_id", "law").rows() == [("last", "prompt_suffix")]
     assert faults["reason"][0].startswith("prompt_suffix: ends with ")
     assert prompt_faults(kimi.prompts(), context).is_empty()
+
+
+@pytest.mark.parametrize("row", [0, 5, 11])
+def test_prompt_whose_mode_is_not_recorded(row: int, context: Context) -> None:
+    thinking = kimi.prompts()["thinking"].to_list()
+    thinking[row] = None
+    frame = kimi.prompts().with_columns(pl.Series("thinking", thinking, dtype=pl.Boolean))
+    verdict = judge_prompts([frame], context)["prompt_suffix"]
+    assert (verdict.violations, verdict.judged) == (1, 12)
+    assert verdict.details[0].endswith("its thinking mode is not recorded, though other rows have it")
 
 
 def test_refused_prompts_stay_in_the_check(context: Context) -> None:

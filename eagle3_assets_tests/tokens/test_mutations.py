@@ -160,9 +160,7 @@ DAMAGES: dict[str, Damage] = {
         f"stop id early, {place.__name__}": Damage(
             "answer",
             inserted(place, kimi.EOS),
-            {
-                "nothing_after_stop": f"[EOS] (163585) at index {place(6)} ends the output, yet {6 - place(6)} ids follow"
-            },
+            {"nothing_after_stop": f"at index {place(6)} ends the output, yet {6 - place(6)} ids follow"},
             index=place(6),
         )
         for place in (start, middle, before_stop)

@@ -170,3 +170,12 @@ def test_matched_stop_recorded_nowhere_leaves_the_last_id_judged(context: Contex
     report: Report = judge_generations([damaged], context)
     assert report["stop_token_last"].violations > 0
     assert report["stop_token_last"].violations < len(frame)
+
+
+@pytest.mark.parametrize(("last", "open_reasoning"), [(kimi.IM_END, True), (kimi.HELLO, False)])
+def test_without_finish_types_a_stop_id_says_that_an_output_is_whole(
+    last: int, open_reasoning: bool, context: Context
+) -> None:
+    rows = {"answer": kimi.genuine()["answer"] | {"output_ids": [kimi.HELLO, last]}}
+    report = judge_generations([kimi.generations(rows).drop("finish_type")], context)
+    assert report["reasoning_closed"].violations == int(open_reasoning)

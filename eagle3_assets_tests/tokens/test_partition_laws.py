@@ -7,7 +7,7 @@ import pytest
 from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts
-from eagle3_assets.tokens.profile import Tokenizer
+from eagle3_assets.tokens.profile import Tokenizer, resolve_profile
 from eagle3_assets.tokens.verdict import Verdict
 from eagle3_assets_tests.tokens import kimi
 
@@ -23,6 +23,7 @@ def with_status(frame: pl.DataFrame, row: int, status: str | None) -> pl.DataFra
 def conservation(frame: pl.DataFrame, context: Context) -> tuple[Verdict, list[tuple[str, str]]]:
     report = judge_generations([frame], context)
     found = report.findings.filter(pl.col("law") == "conservation")
+    assert set(found["severity"]) <= {"error"}
     return report["conservation"], list(found.select("sample_id", "detail").iter_rows())
 
 
@@ -83,6 +84,13 @@ def test_coverage_threshold(context: Context) -> None:
     frame = with_status(kimi.generations(), 0, "failed")
     assert conservation(frame, context)[0].status == "failed"
     assert conservation(frame, replace(context, coverage=11 / 12))[0].status == "passed"
+
+
+def test_coverage_without_prompts_leaves_refused_rows_out(context: Context) -> None:
+    frame = with_status(with_status(kimi.generations(), 0, "failed"), 1, "refused_prompt")
+    verdict, _ = conservation(frame, replace(context, current_prompts=None, coverage=0.5))
+    assert verdict.status == "passed"
+    assert (verdict.figures["generated"], verdict.figures["sent"]) == (10, 11)
 
 
 def test_empty_file_for_prompts_that_there_are(context: Context) -> None:
@@ -180,6 +188,13 @@ def test_tokenizer_canary(wrong: dict[str, Any], said: str, tokenizer: Tokenizer
     verdict = judge_prompts([kimi.prompts()], bent)["tokenizer_canary"]
     assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
     assert said in verdict.details[0]
+
+
+def test_stop_id_that_the_tokenizer_does_not_name_is_not_asked_for(tokenizer: Tokenizer, context: Context) -> None:
+    profile = resolve_profile(tokenizer, vocab_size=kimi.VOCAB_SIZE, stop_token_ids=[5])
+    assert 5 in profile.stop_ids
+    verdict = judge_prompts([], replace(context, profile=profile))["tokenizer_canary"]
+    assert (verdict.status, verdict.figures["structural_tokens"]) == ("passed", 20)
 
 
 def test_tokenizer_canary_needs_no_rows(context: Context) -> None:

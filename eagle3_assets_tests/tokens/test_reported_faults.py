@@ -65,6 +65,14 @@ def test_1_the_engine_echoes_the_prompts_tail(judge: Judge) -> None:
     assert report.refusals[0].startswith("no_prompt_echo")
 
 
+@pytest.mark.parametrize("counted", [0, 2])
+def test_1_the_engine_echoes_the_whole_prompt(counted: int, judge: Judge) -> None:
+    output = [*kimi.THINKING_PROMPT, *[END, STOP][:counted]]
+    assert (
+        f"prompt echo of {len(kimi.THINKING_PROMPT)} ids" in errors(judge(sample(output, counted)))["completion_count"]
+    )
+
+
 @pytest.mark.parametrize(("counted", "count_too"), [(4, False), (5, True)])
 def test_2_a_layer_strips_the_stop_id(counted: int, count_too: bool, judge: Judge) -> None:
     found = errors(judge(sample([A, B, END, C], counted)))
@@ -102,9 +110,11 @@ def test_6_the_output_was_encoded_again(judge: Judge) -> None:
     assert set(errors(judge(row))) == {"logprobs_agree", "completion_count"}
 
 
-def test_6_the_log_probabilities_are_of_other_ids(judge: Judge) -> None:
-    row = sample([END, A, STOP], 3, output_logprobs=[-0.1] * 3)
-    assert errors(judge(row | {LOGPROB_IDS: [END, A, STOP]})) == {}
-    report = judge(row | {LOGPROB_IDS: [END, B, STOP]})
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_6_the_log_probabilities_are_of_other_ids(index: int, judge: Judge) -> None:
+    ids = [END, A, STOP]
+    row = sample(ids, 3, output_logprobs=[-0.1] * 3)
+    assert errors(judge(row | {LOGPROB_IDS: ids})) == {}
+    report = judge(row | {LOGPROB_IDS: [B if i == index else token for i, token in enumerate(ids)]})
     assert set(errors(report)) == {"logprobs_agree"}
-    assert report.findings["index"][0] == 1
+    assert report.findings["index"][0] == index
