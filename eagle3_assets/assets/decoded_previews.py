@@ -1,5 +1,7 @@
 """The asset ``decoded_previews``: what the model actually said, for a person to read."""
 
+from textwrap import TextWrapper
+
 import dagster as dg
 import polars as pl
 
@@ -22,6 +24,7 @@ from eagle3_assets.tokens.safe_text import markdown_block, visible
 from eagle3_assets.tokens.strata import choose
 
 SHOWN = 5
+LINE = 90
 IN_PLACE = 1_000
 """Dagster's UI shows Markdown shorter than this many characters in place and hides longer text behind a click."""
 
@@ -107,16 +110,21 @@ def preview_rows(raw: pl.LazyFrame, target: LoadedTarget, findings: pl.DataFrame
 
 
 def preview_markdown(row: dict[str, object]) -> str:
-    """One preview, short enough to be shown in place; a longer text loses its middle, and says so."""
+    """One preview, short and narrow enough to be shown in place; a longer text loses its middle, and shows where."""
     head = (
         f"{visible(str(row['sample_id']))}: {row['completion_tokens']:,} tokens, response@{row['reasoning_end']},"
         f" {row['finish_type']}, {row['stratum']}"
     )
-    text = str(row["text"])
-    room = IN_PLACE - len(head) - 20
-    block = markdown_block(text)
-    while len(block) > room:
-        keep = max((room - len(block)) // 2 + len(text) // 2 - 20, 20)
-        text = f"{text[:keep]} [...] {text[-keep:]}"
-        block = markdown_block(text)
-    return f"{head}\n\n{block}"
+    whole = str(row["text"])
+    for kept in (IN_PLACE, *range(IN_PLACE - 150, 0, -50)):
+        text = whole if len(whole) <= kept else f"{whole[: kept // 2]} [...] {whole[-(kept // 2) :]}"
+        preview = f"{head}\n\n{markdown_block(_wrapped(text))}"
+        if len(preview) < IN_PLACE:
+            return preview
+    return head
+
+
+def _wrapped(text: str) -> str:
+    """Lines no longer than the UI's column; a code block there is neither wrapped nor easily scrolled."""
+    wrap = TextWrapper(LINE, drop_whitespace=False, replace_whitespace=False, expand_tabs=False)
+    return "\n".join(part for line in text.split("\n") for part in (wrap.wrap(line) or [""]))

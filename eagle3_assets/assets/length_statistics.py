@@ -42,7 +42,9 @@ def build(project: Project) -> dg.AssetsDefinition:
         statistics = length_statistics(facts)
         output = statistics.row(0, named=True)
         figures = {
-            key: value for key, value in output.items() if key not in ("section", "samples") and value is not None
+            key: round(value, 4)
+            for key, value in output.items()
+            if key not in ("section", "samples") and value is not None
         }
         return dg.MaterializeResult(
             value=statistics,

@@ -83,7 +83,7 @@ def _metadata(verdict: Verdict, evidence: Iterable[Evidence]) -> dict[str, Any]:
         "judged": verdict.judged,
         "violations": verdict.violations,
         "warnings": verdict.warnings,
-        "share": verdict.share,
+        "share": round(verdict.share, 6),
         **{name: dg.MetadataValue.float(float(value)) for name, value in verdict.figures.items()},
     }
     if verdict.law.causes:

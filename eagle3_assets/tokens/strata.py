@@ -33,22 +33,18 @@ def choose(facts: pl.DataFrame, findings: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema=CHOSEN)
     last = len(ordered) - 1
     spread = [("shortest", 0), *((f"p{q * 100:.0f} of length", round(q * last)) for q in QUANTILES), ("longest", last)]
-    parts = [
-        pl.DataFrame([(ordered["sample_id"][row], name) for name, row in spread], schema=CHOSEN, orient="row"),
-        *(
-            _some(ordered.filter(pl.col("sample_id").is_in(ids.implode())), f"breaks {law}")
-            for (law,), group in sorted(findings.group_by("law"))
-            if not (ids := group["sample_id"]).is_empty()
-        ),
-        _some(ordered.filter("cut_off"), "cut off"),
-        _some(ordered.filter("tool_call"), "tool call"),
-        _some(ordered.filter(~pl.col("tool_call")), "no tool call"),
-        _some(ordered.filter(pl.col("reasoning_end") < 0), "no end of reasoning"),
-        _some(ordered, "random", RANDOM),
+    chosen = pl.DataFrame([(ordered["sample_id"][row], name) for name, row in spread], schema=CHOSEN, orient="row")
+    chosen = chosen.unique("sample_id", keep="first", maintain_order=True)
+    broken = findings.group_by("law").agg("sample_id").sort("law")
+    kinds = [
+        *((f"breaks {law}", pl.col("sample_id").is_in(ids), PER_KIND) for law, ids in broken.iter_rows()),
+        ("cut off", pl.col("cut_off"), PER_KIND),
+        ("tool call", pl.col("tool_call"), PER_KIND),
+        ("no tool call", ~pl.col("tool_call"), PER_KIND),
+        ("no end of reasoning", pl.col("reasoning_end") < 0, PER_KIND),
+        ("random", pl.lit(value=True), RANDOM),
     ]
-    return pl.concat(parts).unique("sample_id", keep="first", maintain_order=True)
-
-
-def _some(rows: pl.DataFrame, stratum: str, count: int = PER_KIND) -> pl.DataFrame:
-    chosen = rows.sort("rank").head(count)
-    return chosen.select("sample_id", stratum=pl.lit(stratum))
+    for stratum, belongs, count in kinds:
+        others = ordered.filter(belongs & ~pl.col("sample_id").is_in(chosen["sample_id"].to_list()))
+        chosen.extend(others.sort("rank").head(count).select("sample_id", stratum=pl.lit(stratum)))
+    return chosen
