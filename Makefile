@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The Dagster instance and the data that demo and UI share.
-export DAGSTER_HOME ?= $(CURDIR)/.eagle3/dagster
+export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
 
 .PHONY: help setup demo test ui lint types imports clean
