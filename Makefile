@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
 
-.PHONY: help setup demo test ui lint types imports clean
+.PHONY: help setup demo test test-slow ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -25,6 +25,9 @@ demo: $(READY) ## Materializes every demo partition and shows what came out.
 
 test: $(READY) ## Runs the tests.
 	$(BIN)/python -m pytest
+
+test-slow: $(READY) ## Runs the tests that take minutes.
+	$(BIN)/python -m pytest -m slow
 
 ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.
 	$(BIN)/eagle3-assets ui

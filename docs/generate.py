@@ -9,15 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from eagle3_assets.config import Eagle3Config, inner_model
-from eagle3_assets.contract import (
-    COLUMN_MEANINGS,
-    DECODED_PREVIEWS,
-    LENGTH_STATISTICS,
-    PROMPTS,
-    RAW_GENERATIONS,
-    TOKENIZED_PROMPTS,
-    TRAINING_SAMPLES,
-)
+from eagle3_assets.contract import COLUMN_MEANINGS, SCHEMAS
 from eagle3_assets.tokens.laws import LAWS
 
 HERE = Path(__file__).parent
@@ -85,15 +77,7 @@ def data_page() -> str:
         "Generated from `eagle3_assets/contract.py`. Every asset is one parquet file per partition (zstd, row groups",
         "of 2,000), written under another name and renamed when it is on disk.",
     ]
-    schemas = {
-        "prompts": PROMPTS,
-        "tokenized_prompts": TOKENIZED_PROMPTS,
-        "raw_generations": RAW_GENERATIONS,
-        "decoded_previews": DECODED_PREVIEWS,
-        "length_statistics": LENGTH_STATISTICS,
-        "training_samples": TRAINING_SAMPLES,
-    }
-    for asset, schema in schemas.items():
+    for asset, schema in SCHEMAS.items():
         lines += ["", f"## `{asset}`", "", "| column | type | meaning |", "|---|---|---|"]
         lines += [f"| `{name}` | `{dtype}` | {COLUMN_MEANINGS[name]} |" for name, dtype in schema.items()]
     return "\n".join(lines) + "\n"

@@ -9,8 +9,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import fsspec  # type: ignore[import-untyped] # it ships no types
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, field_validator, model_validator
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -33,14 +34,18 @@ class Settings(BaseModel):
 class Sampling(Settings):
     """Every parameter that decides which token comes next. All of them are recorded with every row."""
 
-    max_new_tokens: int = Field(512, ge=1, le=1_000_000, description="Cap on output tokens, the stop token included.")
+    max_new_tokens: StrictInt = Field(
+        512, ge=1, le=1_000_000, description="Cap on output tokens, the stop token included."
+    )
     temperature: float = Field(1.0, ge=0.0, le=10.0, description="0 takes the likeliest token (greedy).")
     top_p: float = Field(1.0, gt=0.0, le=1.0, description="Smallest set of tokens holding this much probability.")
-    top_k: int = Field(-1, ge=-1, description="Only the k likeliest tokens; -1 for all.")
+    top_k: StrictInt = Field(-1, ge=-1, description="Only the k likeliest tokens; -1 for all.")
     min_p: float = Field(0.0, ge=0.0, le=1.0, description="Only tokens at least this share of the likeliest.")
     repetition_penalty: float = Field(1.0, gt=0.0, le=2.0, description="1 for none.")
-    stop_token_ids: tuple[int, ...] = Field((), description="Stop ids in addition to the model's own.")
-    seed: int = Field(0, ge=0, lt=2**31, description="Each sample's own seed is derived from this one and its id.")
+    stop_token_ids: tuple[StrictInt, ...] = Field((), description="Stop ids in addition to the model's own.")
+    seed: StrictInt = Field(
+        0, ge=0, lt=2**31, description="Each sample's own seed is derived from this one and its id."
+    )
 
     @field_validator("top_k")
     @classmethod
@@ -83,12 +88,14 @@ class TransformersEngineSettings(Settings):
     """The embedded engine: any local checkpoint, in this process."""
 
     kind: Literal["transformers"] = Field("transformers", description="The embedded engine; needs the extra `local`.")
-    batch_size: int = Field(32, ge=1, le=4096, description="Prompts per padded batch.")
+    batch_size: StrictInt = Field(32, ge=1, le=4096, description="Prompts per padded batch.")
     device: str = Field("auto", description="A torch device; auto takes a GPU where there is one.")
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "float32", description="float32 is what makes batches exact."
     )
-    threads: int | None = Field(None, ge=1, le=512, description="CPU threads for torch; unset leaves torch's choice.")
+    threads: StrictInt | None = Field(
+        None, ge=1, le=512, description="CPU threads for torch; unset leaves torch's choice."
+    )
     logprob_share: float = Field(0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept.")
 
 
@@ -135,8 +142,12 @@ class Dataset(Settings):
     name: str = Field(description="Becomes the partition key: letters, digits, `_`, `.` and `-`.")
     source: str = Field(description="JSONL file with OpenAI-style rows; relative to the config file.")
     format: Literal["openai"] = Field("openai", description="Rows {id?, messages, tools?}.")
-    shards: int = Field(1, ge=1, le=10_000, description="Number of partitions. A shard should hold thousands of rows.")
-    samples_per_prompt: int = Field(1, ge=1, le=1_000, description="Outputs of the same prompt, differing by seed.")
+    shards: StrictInt = Field(
+        1, ge=1, le=10_000, description="Number of partitions. A shard should hold thousands of rows."
+    )
+    samples_per_prompt: StrictInt = Field(
+        1, ge=1, le=1_000, description="Outputs of the same prompt, differing by seed."
+    )
     thinking: bool = Field(True, description="Whether the chat template leaves reasoning to the target.")
     sampling: Sampling = Field(default_factory=Sampling)
     length_band: LengthBand = Field(default_factory=LengthBand)
@@ -170,7 +181,7 @@ class Eagle3Config(Settings):
     engine: Annotated[EngineSettings, Field(default_factory=TransformersEngineSettings)]
     storage: Storage = Field(default_factory=Storage)
     datasets: tuple[Dataset, ...] = Field(min_length=1)
-    trial_rows: int = Field(20, ge=1, le=10_000, description="Rows of a dataset's trial partition.")
+    trial_rows: StrictInt = Field(20, ge=1, le=10_000, description="Conversations of a dataset's trial partition.")
     law_effects: dict[str, Literal["warn"]] = Field(
         default_factory=dict, description="Row laws lowered to warn, where breaking them is this target's habit."
     )
@@ -209,43 +220,85 @@ def load_config(path: Path | None = None) -> Eagle3Config:
     """
     path = path or config_path()
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8-sig"), Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror} (set {CONFIG_VARIABLE} to your config)") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: is not YAML: {_one_line(str(error))}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is nested too deeply") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: must be a mapping with the keys target and datasets, not {type(raw).__name__}")
     try:
         config = Eagle3Config.model_validate(raw)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{path}: {line}" for line in _faults(error))) from None
-    _check_law_names(path, config)
+    faults = [*_unknown_names(config), *_unreachable_places(config)]
+    if faults:
+        raise ConfigError("\n".join(f"{path}: {line}" for line in faults))
     return _resolved(config, path.resolve().parent)
 
 
-def _check_law_names(path: Path, config: Eagle3Config) -> None:
-    from eagle3_assets.tokens.laws import LAWS  # laws read settings: importing them above would go in a circle
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML in which a key stands once: of two, the loader would silently take the last."""
 
-    lowerable = [law.name for law in LAWS if law.effect == "quarantine"]
-    for name in config.law_effects:
-        if name not in lowerable:
-            raise ConfigError(
-                f"{path}: law_effects.{name}: is no law that can be lowered to warn; those are: {', '.join(lowerable)}"
-            )
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        doubled = next((key for i, key in enumerate(keys) if key in keys[:i] and key != "<<"), None)
+        if doubled is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {doubled!r} stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def _unknown_names(config: Eagle3Config) -> list[str]:
+    """Names of laws and profiles that do not exist."""
+    # Laws read settings: importing them above would go in a circle.
+    from eagle3_assets.tokens.laws import lowerable_laws
+    from eagle3_assets.tokens.profile import check_profile
+
+    lowerable = lowerable_laws()
+    faults = [
+        f"law_effects.{name}: is no law that can be lowered to warn; those are: {', '.join(lowerable)}"
+        for name in config.law_effects
+        if name not in lowerable
+    ]
+    fault = check_profile(config.target.profile, config.target.profile_overrides)
+    return [*faults, f"target.profile: {fault}"] if fault else faults
+
+
+def _unreachable_places(config: Eagle3Config) -> list[str]:
+    """Addresses that nothing here can open."""
+    target = config.target
+    local = {
+        "target.model": target.model,
+        "target.tokenizer": target.tokenizer,
+        "target.chat_template": target.chat_template,
+    }
+    local |= {f"datasets[{i}].source": dataset.source for i, dataset in enumerate(config.datasets)}
+    faults = [f"{key}: must be a local path, not {place}" for key, place in local.items() if place and "://" in place]
+    root = os.environ.get(STORAGE_VARIABLE) or config.storage.root
+    if root and "://" in root:
+        try:
+            fsspec.get_filesystem_class(root.split("://", 1)[0])
+        except (ImportError, ValueError) as error:
+            faults.append(f"storage.root: {root} cannot be used: {error}")
+    return faults
 
 
 def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
     def local(text: str) -> str:
-        return text if "://" in text else str((base / Path(text).expanduser()).resolve())
+        try:
+            return text if "://" in text else str((base / Path(text).expanduser()).resolve())
+        except RuntimeError as error:  # a home directory of nobody
+            raise ConfigError(f"{text}: {error}") from None
 
     target = config.target
     model = str(files("eagle3_assets.demo") / "model") if target.model == "demo" else local(target.model)
     root = os.environ.get(STORAGE_VARIABLE)
     if root:
-        root = root if "://" in root else str(Path(root).expanduser().resolve())
+        root = root if "://" in root else str(Path(root).absolute())
     elif config.storage.root:
         root = local(config.storage.root)
     else:

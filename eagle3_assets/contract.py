@@ -115,13 +115,23 @@ TRAINING_SAMPLES = _schema(
     }
 )
 
+SCHEMAS: dict[str, pl.Schema] = {
+    "prompts": PROMPTS,
+    "tokenized_prompts": TOKENIZED_PROMPTS,
+    "raw_generations": RAW_GENERATIONS,
+    "decoded_previews": DECODED_PREVIEWS,
+    "length_statistics": LENGTH_STATISTICS,
+    "training_samples": TRAINING_SAMPLES,
+}
+"""The columns of each asset."""
+
 COLUMN_MEANINGS: dict[str, str] = {
     "sample_id": "conversation, turn and sample index: unique in a dataset",
     "conversation_id": "the source's id, or a hash of the conversation's content",
     "turn": "index of the assistant turn to generate among the conversation's messages",
     "sample_index": "0-based number of this sample of the same prompt",
-    "messages": "the conversation up to the turn, canonical JSON",
-    "tools": "declared tools in OpenAI's shape, canonical JSON; null without tools",
+    "messages": "the conversation up to the turn, JSON",
+    "tools": "declared tools in OpenAI's shape, JSON; null without tools",
     "source": "file that the row comes from",
     "source_row": "1-based line in that file",
     "prompt_ids": "ids of the rendered prompt; in raw_generations, as sent",
@@ -130,7 +140,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "status": "tokenized_prompts: ready or refused; raw_generations: generated, failed or refused_prompt",
     "reason": "why a row was refused or failed; null otherwise",
     "output_ids": "exactly the ids that the target emitted, the stop token included",
-    "completion_tokens": "number of output ids as the engine counted them",
+    "completion_tokens": "number of output ids; in raw_generations, as the engine counted them",
     "finish_type": "stop or length, in SGLang's words",
     "matched_stop": "what ended the output as JSON: an id, or a string; null where the cap did",
     "finish_length": "the cap that the engine says it applied, in tokens",
@@ -138,7 +148,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "cached_tokens": "prompt ids that the engine took from its prefix cache",
     "output_logprobs": "natural-log probability of each output id, where recorded",
     "logprob_kind": "sampled (after temperature) or model (before it)",
-    "text": "the engine's own decoded text, where recorded",
+    "text": "the output decoded; in raw_generations, by the engine, where recorded",
     "weight_version": "the engine's name for the weights that produced the row",
     "endpoint": "which server answered; embedded for the engine in this process",
     "latency_s": "seconds between asking and answer",

@@ -4,10 +4,12 @@ What belongs here: temporary names, fsync, rename, upload. Not here: what the fi
 """
 
 import os
-import shutil
 from pathlib import Path
 
 from upath import UPath
+
+ZSTD_LEVEL = 3
+"""Of every parquet file: higher levels cost much time and save little."""
 
 _LOCAL_PROTOCOLS = ("", "file", "local")
 
@@ -41,8 +43,8 @@ def publish(temporary: Path, target: UPath) -> None:
     """
     place = local_path(target)
     if place is None:
-        with temporary.open("rb") as source, target.open("wb") as sink:
-            shutil.copyfileobj(source, sink, 8 << 20)
+        # Not `open`: its file is closed, and so committed, on an error too.
+        target.fs.put_file(str(temporary), target.path)
         temporary.unlink()
         return
     with temporary.open("rb") as file:
@@ -59,7 +61,7 @@ def write_text(target: UPath, text: str) -> None:
     """
     place = local_path(target)
     if place is None:
-        target.write_text(text, encoding="utf-8")
+        target.fs.pipe_file(target.path, text.encode())
         return
     temporary = place.with_name(f".{place.name}.tmp")
     temporary.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ import polars as pl
 from eagle3_assets.config import Sampling
 from eagle3_assets.engines.base import Description, Engine
 from eagle3_assets.generation.errors import IdentityMismatchError
-from eagle3_assets.generation.loop import Outcome, generate_partition_async
+from eagle3_assets.generation.loop import Outcome, generate_partition
 from eagle3_assets.generation.progress import Progress
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition
@@ -88,7 +88,7 @@ def generate(
             identity = identity_of(target, description, thinking=partition.dataset.thinking, sampling=sampling)
 
             async def attempt(*, regenerate: bool) -> Outcome:
-                return await generate_partition_async(
+                return await generate_partition(
                     directory=project.layout.generations(partition.key),
                     journal_directory=project.layout.journals(partition.key),
                     prompts=prompts,

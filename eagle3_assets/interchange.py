@@ -10,29 +10,29 @@ What a line must hold:
 - Any further keys are kept as they are.
 
 The file is UTF-8, with or without a byte order mark; lines end with LF or CRLF; blank lines are skipped. JSON is meant
-strictly: no NaN or Infinity, no key twice in an object. A line that is not all of this is refused with its number and
-the reason, never repaired, and the lines after it are read.
+strictly (``strict_json``): no NaN or Infinity, no key twice in an object, no nesting without end. Halves of surrogate
+pairs are kept in further keys. A line that is not all of this is refused with its number and the reason, never
+repaired, and the lines after it are read.
 
 What belongs here: reading, writing, and what makes a line unreadable. Not here: whether ids are right for a target
 (``tokens`` has the laws), parquet.
 """
 
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
-MAX_ID = 2**31 - 1
-"""Ids are stored as int32; one beyond is refused, never cast."""
+from eagle3_assets import strict_json
+from eagle3_assets.strict_json import BYTE_ORDER_MARK, StrictJsonError
+from eagle3_assets.tokens.columns import MAX_ID
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line is refused unread, so that a file without line ends cannot fill the memory."""
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 NAMED_KEYS = ("sample_id", "output_ids", "completion_tokens", "prompt_ids")
 
 
@@ -133,7 +133,9 @@ def encode_record(record: Record) -> bytes:
         )
     try:
         _record_of(line)
-        return json.dumps(line | dict(record.extra), separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        encoded = json.dumps(line | dict(record.extra), separators=(",", ":"), allow_nan=False).encode("ascii")
+        strict_json.parse(encoded, lone_surrogates=True)
+        return encoded + b"\n"
     except (_FaultError, TypeError, ValueError, RecursionError) as error:
         raise InterchangeError(f"record {record.sample_id!r}: {error}") from None
 
@@ -207,42 +209,11 @@ def _row(number: int, offset: int, line: bytes) -> Row | Refusal:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        # Files with a mark that were concatenated have one inside.
-        text = line.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _FaultError(f"is not UTF-8: byte {error.start + 1} of the line") from None
-    try:
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
-    except _FaultError:
-        raise
-    except json.JSONDecodeError as error:
-        raise _FaultError(f"is not JSON: {error.msg} at column {error.colno}") from None
-    except RecursionError:
-        raise _FaultError("is not readable JSON: nested too deeply") from None
-    except ValueError as error:  # an integer of thousands of digits
-        raise _FaultError(f"is not readable JSON: {error}") from None
+        value = strict_json.parse(line, lone_surrogates=True)  # in a text, which is not ours to judge
+    except StrictJsonError as error:
+        raise _FaultError(str(error)) from None
     if not isinstance(value, dict):
         raise _FaultError(f"is not a JSON object but {_shown(value)}")
-    return value
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = next(key for key in keys if keys.count(key) > 1)
-        raise _FaultError(f"has the key {doubled!r} twice in one object")
-    return value
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise _FaultError(f"is not JSON: {text} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise _FaultError(f"holds a number that no float can hold: {text[:40]}")
     return value
 
 
@@ -276,7 +247,7 @@ def _sample_id(line: Mapping[str, Any]) -> str:
         raise _FaultError.kind("sample_id", value, "a string")
     if not value:
         raise _FaultError("sample_id is empty")
-    if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+    if not strict_json.is_text(value):
         raise _FaultError("sample_id holds half of a surrogate pair, which is no text")
     return value
 

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from eagle3_assets.contract import ROW_GROUP_ROWS
-from eagle3_assets.generation.sealed import read_identity
+from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.render import tokenize_rows
-from eagle3_assets.storage.files import sealed_generations
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.context import Context, PromptIndex
-from eagle3_assets.tokens.judge import judge_generations, judge_prompts
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts, prompt_faults
 from eagle3_assets.tokens.verdict import Report
 
 RERENDERED_ROWS = 1_000
@@ -53,33 +52,38 @@ def judge_tokenized(
     project: Project, partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame, tokenized: pl.LazyFrame
 ) -> Judged:
     """Judges the tokenized prompts of a partition, some of them rendered again."""
-    ids = prompts.select("sample_id").collect()["sample_id"].to_list()
-    again = sorted(ids, key=stable_rank)[:RERENDERED_ROWS]
-    rows = prompts.filter(pl.col("sample_id").is_in(again)).collect()
-    rendered = render_rows(target, rows, thinking=partition.dataset.thinking)
-    context = _context(project, partition, target, rerendered=rendered.select("sample_id", "prompt_ids"))
+    known = tokenized.select("sample_id").collect()
+    again = known.select(pl.Series("sample_id", sorted(known["sample_id"], key=stable_rank)[:RERENDERED_ROWS]))
+    rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
+    rendered = render_rows(target, rows, thinking=partition.dataset.thinking).select("sample_id", "prompt_ids")
+    context = _context(
+        project,
+        partition,
+        target,
+        # Without ids where the prompt is gone or the template refuses it now: that is no way to be the same.
+        rerendered=again.join(rendered, on="sample_id", how="left", maintain_order="left"),
+        source_ids=frozenset(prompts.select("sample_id").collect()["sample_id"]),
+    )
     return Judged(judge_prompts(batches(tokenized), context), context)
 
 
-def judge_tokenized_rows(project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame) -> Report:
-    """Judges prompts that were tokenized just now, before they are stored."""
-    return judge_prompts([rows], _context(project, partition, target))
+def unsendable(project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame) -> pl.DataFrame:
+    """Prompts, tokenized just now, that break a law of their own: ``sample_id``, ``law``, ``reason``."""
+    return prompt_faults(rows, _context(project, partition, target))
 
 
 def judge_raw(
-    project: Project, partition: Partition, target: LoadedTarget, tokenized: pl.LazyFrame, raw: pl.LazyFrame
+    project: Project, partition: Partition, target: LoadedTarget, tokenized: pl.LazyFrame, sealed: Sealed
 ) -> Judged:
-    """Judges the current generations of a partition against the prompts that there are now.
+    """Judges sealed generations of a partition against the prompts that there are now.
 
     Raises:
-        StorageError: nothing is sealed.
-        SealedError: the record of the identity is missing or damaged.
+        SealedError: the file, or the record of its identity, is missing or damaged.
     """
-    sealed = sealed_generations(project.layout, partition.key)
     identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
     index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
     context = _context(project, partition, target, identity=identity, current=index)
-    return Judged(judge_generations(batches(raw), context), context)
+    return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
 
 
 def _context(
@@ -88,6 +92,7 @@ def _context(
     target: LoadedTarget,
     *,
     rerendered: pl.DataFrame | None = None,
+    source_ids: frozenset[str] | None = None,
     identity: Identity | None = None,
     current: PromptIndex | None = None,
 ) -> Context:
@@ -102,4 +107,5 @@ def _context(
         tokenizer=target.tokenizer,
         current_prompts=current,
         rerendered_prompts=rerendered,
+        source_sample_ids=source_ids,
     )

@@ -4,6 +4,7 @@ What belongs here: which keys there are, what each means, and which rows belong 
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eagle3_assets.config import TRIAL_SUFFIX, Dataset, Eagle3Config
@@ -58,15 +59,8 @@ def all_partitions(config: Eagle3Config) -> dict[str, Partition]:
     return {p.key: p for dataset in config.datasets for p in dataset_partitions(dataset)}
 
 
-def partition_named(config: Eagle3Config, key: str) -> Partition:
-    """The partition of that key.
-
-    Raises:
-        UnknownPartitionError: there is none; the message lists the keys.
-    """
-    partitions = all_partitions(config)
-    if key not in partitions:
-        known = list(partitions)
-        shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-        raise UnknownPartitionError(f"no partition is named {key!r}; there are: {shown}")
-    return partitions[key]
+def unknown_partition(key: str, known: Iterable[str]) -> UnknownPartitionError:
+    """The error for a key that no partition has; it lists those that exist."""
+    keys = list(known)
+    shown = ", ".join(keys[:20]) + (f" and {len(keys) - 20} more" if len(keys) > 20 else "")
+    return UnknownPartitionError(f"no partition is named {key!r}; there are: {shown}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eagle3_assets.config import Eagle3Config
-from eagle3_assets.partitions import Partition, all_partitions, partition_named
+from eagle3_assets.partitions import Partition, all_partitions, unknown_partition
 from eagle3_assets.storage.layout import Layout
 
 
@@ -34,7 +34,9 @@ class Project:
         Raises:
             UnknownPartitionError: there is none.
         """
-        return partition_named(self.config, key)
+        if key not in self.partitions:
+            raise unknown_partition(key, self.partitions)
+        return self.partitions[key]
 
     def orphans(self) -> list[str]:
         """Partitions with sealed generations that the config does not have (any more): never read, never deleted."""

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from eagle3_assets.generating import Wishes
 from eagle3_assets.project import Project
+from eagle3_assets.storage.files import StorageError
+from eagle3_assets.tokens.verdict import Status
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -26,13 +28,15 @@ telemetry:
   enabled: false
 nux:
   enabled: false
+concurrency:
+  runs:
+    # Each run of the embedded engine loads the model for itself, and SQLite takes one writer at a time.
+    max_concurrent_runs: 2
 run_retries:
   enabled: true
   # A law that fails will fail again; only a machine that broke is worth another try.
   retry_on_asset_or_op_failure: false
 """
-
-CheckStatus = Literal["passed", "warned", "failed", "not_judged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class CheckOutcome:
 
     asset: str
     name: str
-    status: CheckStatus
+    status: Status
     said: str
 
 
@@ -50,24 +54,35 @@ class PartitionRun:
     """What came of one partition."""
 
     partition: str
-    run_id: str
+    succeeded: bool
+    """Whether Dagster says that every step did."""
+    generated: int | None = None
+    """Outputs that this run generated; None if it did not come to that."""
+    kept: int | None = None
+    """Outputs taken over from earlier runs."""
     failures: list[str] = field(default_factory=list)
     """Why steps failed, in the words written for people; empty if the run succeeded."""
     checks: list[CheckOutcome] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
-        """Whether no law blocked or refused and every step succeeded."""
-        return not self.failures and all(check.status != "failed" for check in self.checks)
+        """Whether every step succeeded and no law blocked or refused."""
+        return self.succeeded and not self.failures and all(check.status != "failed" for check in self.checks)
 
 
 def instance_home() -> Path:
-    """The instance's directory, made if need be: ``$DAGSTER_HOME``, or ``.eagle3/dagster`` below this folder."""
+    """The instance's directory, made if need be: ``$DAGSTER_HOME``, or ``.eagle3/dagster`` below this folder.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
     home = Path(os.environ.get(HOME_VARIABLE) or Path.cwd() / ".eagle3" / "dagster").resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    settings = home / "dagster.yaml"
-    if not settings.exists():
-        settings.write_text(INSTANCE_YAML, encoding="utf-8")
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not any(home.iterdir()):  # an instance that is there has its own settings
+            (home / "dagster.yaml").write_text(INSTANCE_YAML, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{home}: cannot be the Dagster instance's directory: {error.strerror}") from None
     os.environ[HOME_VARIABLE] = str(home)
     return home
 
@@ -108,12 +123,20 @@ def materialize(
             raise_on_error=False,
             run_config=_run_config(wishes or Wishes()),
         )
+        made = next((e for e in result.get_asset_materialization_events() if e.step_key == "raw_generations"), None)
+        counts = made.materialization.metadata if made else {}
         yield PartitionRun(
             partition=key,
-            run_id=result.run_id,
+            succeeded=result.success,
+            generated=_count(counts.get("generated_in_this_run")),
+            kept=_count(counts.get("kept_from_before")),
             failures=[_failure(event) for event in result.all_events if event.is_step_failure],
             checks=[_check(evaluation) for evaluation in result.get_asset_check_evaluations()],
         )
+
+
+def _count(value: "dg.MetadataValue[Any] | None") -> int | None:
+    return int(value.value) if value is not None and value.value is not None else None
 
 
 def _run_config(wishes: Wishes) -> dict[str, Any]:
@@ -144,7 +167,7 @@ def _failure(event: "dg.DagsterEvent") -> str:
 
 def _check(evaluation: "dg.AssetCheckEvaluation") -> CheckOutcome:
     status = evaluation.metadata.get("status")
-    said: CheckStatus
+    said: Status
     if status is not None:
         said = status.value  # type: ignore[assignment] # the laws' checks carry the verdict's own status
     elif evaluation.passed:

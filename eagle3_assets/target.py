@@ -14,7 +14,18 @@ from eagle3_assets.config import Target
 from eagle3_assets.identity import digest, files_sha256
 from eagle3_assets.tokens.profile import ProfileError, TargetProfile, resolve_profile
 
-TOKENIZER_FILES = ("tokenizer*", "*.model", "*.tiktoken", "vocab*", "merges*", "special_tokens_map*", "added_tokens*")
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "*.model",
+    "*.tiktoken",
+    "vocab*",
+    "merges*",
+    "special_tokens_map*",
+    "added_tokens*",
+    "*.py",
+)
+"""Everything beside a checkpoint that decides ids; code too, which runs where it is trusted."""
+
 BROKEN_TRANSFORMERS = {"5.4.0", "5.5.0"}
 """Releases that decode a Kimi tokenizer's end of reasoning to nothing (huggingface/transformers#45356)."""
 
@@ -39,17 +50,14 @@ class LoadedTarget:
     """From config, generation config and tokenizer, sorted."""
     tokenizer_sha256: str
 
-    @cached_property
-    def chat_template(self) -> str:
-        """The text of the template in use."""
-        if self.settings.chat_template:
-            return Path(self.settings.chat_template).read_text(encoding="utf-8")
-        return str(self.tokenizer.get_chat_template())
+    chat_template: str | None
+    """The config's template; without one the tokenizer chooses among its own, by whether there are tools."""
 
     @cached_property
     def template_sha256(self) -> str:
-        """Hash of the template and its extra arguments."""
-        return digest([self.chat_template, self.settings.template_arguments], length=64)
+        """Hash of the template, or of all that the tokenizer may choose, and the extra arguments."""
+        templates = self.chat_template or self.tokenizer.chat_template
+        return digest([templates, self.settings.template_arguments], length=64)
 
 
 def load_target(settings: Target) -> LoadedTarget:
@@ -65,15 +73,13 @@ def load_target(settings: Target) -> LoadedTarget:
             raise TargetError(f"{key}: there is no directory {directory}; give a local checkpoint's directory")
     config = _read_json(model / "config.json", required=True)
     generation = _read_json(model / "generation_config.json", required=False)
-    text_config = config.get("text_config", config)
+    text_config = config.get("text_config") or config
     vocab_size, context = text_config.get("vocab_size"), text_config.get("max_position_embeddings")
     if not isinstance(vocab_size, int) or not isinstance(context, int):
         raise TargetError(f"{model / 'config.json'}: `vocab_size` and `max_position_embeddings` must be whole numbers")
     tokenizer = load_tokenizer(source, trust_remote_code=settings.trust_remote_code)
     if settings.chat_template is None and not getattr(tokenizer, "chat_template", None):
         raise TargetError(f"{source}: has no chat template; name one with target.chat_template")
-    if settings.chat_template is not None and not Path(settings.chat_template).is_file():
-        raise TargetError(f"target.chat_template: there is no file {settings.chat_template}")
     eos = getattr(tokenizer, "eos_token_id", None)
     stops = _ids(config.get("eos_token_id")) | _ids(text_config.get("eos_token_id"))
     stops |= _ids(generation.get("eos_token_id")) | _ids(eos)
@@ -94,7 +100,10 @@ def load_target(settings: Target) -> LoadedTarget:
         vocab_size=vocab_size,
         context_length=context,
         stop_token_ids=tuple(sorted(stops)),
-        tokenizer_sha256=files_sha256(sorted({p for pattern in TOKENIZER_FILES for p in source.glob(pattern)})),
+        tokenizer_sha256=files_sha256(
+            [p for p in source.iterdir() if any(map(p.match, TOKENIZER_FILES)) and p.is_file()]
+        ),
+        chat_template=_template(Path(settings.chat_template)) if settings.chat_template else None,
     )
 
 
@@ -122,6 +131,15 @@ def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa:
             else "; a tokenizer that brings its own code needs target.trust_remote_code: true, or --trust-remote-code"
         )
         raise TargetError(f"{directory}: the tokenizer cannot be loaded: {_first_line(error)}{hint}") from None
+
+
+def _template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TargetError(f"target.chat_template: there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TargetError(f"target.chat_template: {path} cannot be read: {error}") from None
 
 
 def _read_json(path: Path, *, required: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ GOOD = """
 target: {model: model}
 datasets:
   - {name: B1_glaive, source: data/glaive.jsonl, length_band: {median: [50, 200]}}
-  - {name: B5, source: s3://bucket/five.jsonl, shards: 16}
+  - {name: B5, source: /data/five.jsonl, shards: 16}
 """
 
 
@@ -31,7 +31,7 @@ def test_relative_paths_are_relative_to_the_config_file(tmp_path: Path, monkeypa
     config = load_config(written(tmp_path, GOOD + "storage: {root: out}\n"))
     assert config.target.model == str(tmp_path / "model")
     assert config.storage.root == str(tmp_path / "out")
-    assert [d.source for d in config.datasets] == [str(tmp_path / "data/glaive.jsonl"), "s3://bucket/five.jsonl"]
+    assert [d.source for d in config.datasets] == [str(tmp_path / "data/glaive.jsonl"), "/data/five.jsonl"]
 
 
 def test_the_environment_names_another_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,12 +78,35 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {conservation: warn}",
-            "law_effects.conservation: is no law that can be lowered to warn; those are: prompt_suffix,",
+            "law_effects.conservation: is no law that can be lowered to warn; those are: not_stop_only,",
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {tool_grammar: off}",
             "law_effects.tool_grammar: input should be 'warn', not False",
         ),
+        (
+            "target: {model: m, profile: nobody}\ndatasets: [{name: a, source: s}]",
+            "target.profile: there is no profile 'nobody'; built in are: auto, kimi",
+        ),
+        (
+            "target: {model: m, profile_overrides: {sotp: x}}\ndatasets: [{name: a, source: s}]",
+            "target.profile: profile override 'sotp' is no fact of a profile; allowed are: stop",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: 's3://bucket/x.jsonl'}]",
+            "datasets[0].source: must be a local path, not s3://bucket/x.jsonl",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: 'foo://x'}",
+            "storage.root: foo://x cannot",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, shards: yes}]",
+            "datasets[0].shards: input should be a valid",
+        ),
+        ("target: {model: m}\ntarget: {model: n}\ndatasets: [{name: a, source: s}]", "the key 'target' stands twice"),
+        ("target: {model: ~nobody-here/m}\ndatasets: [{name: a, source: s}]", "~nobody-here/m: "),
+        ("a: " + "[" * 5000, "is nested too deeply"),
         ("- a\n- b\n", "must be a mapping"),
         ("a: [1\n", "is not YAML"),
         ("", "must be a mapping"),
@@ -92,7 +115,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
 def test_a_wrong_config_names_the_key_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
     message = fault(tmp_path, text)
     assert said in message
-    assert all(line.startswith(str(tmp_path / "eagle3.yaml")) for line in message.splitlines())
+    assert message.startswith((str(tmp_path / "eagle3.yaml"), "~nobody-here"))
 
 
 def test_every_fault_has_its_line(tmp_path: Path) -> None:

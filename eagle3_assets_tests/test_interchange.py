@@ -103,7 +103,7 @@ def test_blank_lines_marks_and_line_ends_do_not_matter_but_count() -> None:
         (b"[1, 2]\n", "is not a JSON object but a list"),
         (b"null\n", "is not a JSON object but null"),
         (b"[" * 100_000 + b"\n", "nested too deeply"),
-        (b'{"x": ' + b"9" * 5000 + b"}\n", "is not readable JSON"),
+        (b'{"x": ' + b"9" * 5000 + b"}\n", "thousands of digits"),
         (b'{"x": NaN}\n', "NaN is no JSON number"),
         (b'{"x": -Infinity}\n', "-Infinity is no JSON number"),
         (b'{"x": 1e999}\n', "no float can hold"),
@@ -200,8 +200,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         Record("s", [-1], 1),
         Record("s", [True], 1),
         Record("s", [1], 2**31),
-        Record("s", [1], 1, [1.0]),  # type: ignore[list-item]
-        Record(7, [1], 1),  # type: ignore[arg-type]
+        Record("s", [1], 1, [1.0]),  # type: ignore[list-item] # wrong on purpose
+        Record(7, [1], 1),  # type: ignore[arg-type] # wrong on purpose
         Record("s", [1], 1, None, {"output_ids": [2]}),
         Record("s", [1], 1, None, {"logprob": float("nan")}),
         Record("s", [1], 1, None, {"when": object()}),

@@ -15,11 +15,12 @@ from eagle3_assets.contract import COLUMN_MEANINGS
 from eagle3_assets.engines.base import EngineError
 from eagle3_assets.generation.errors import GenerationError
 from eagle3_assets.project import Project
-from eagle3_assets.prompts.rows import SourceError
+from eagle3_assets.prompts.rows import PromptSourceError
 from eagle3_assets.storage.files import StorageError
 from eagle3_assets.target import TargetError
+from eagle3_assets.tokens.safe_text import visible
 
-ERRORS_FOR_PEOPLE = (EngineError, GenerationError, SourceError, StorageError, TargetError)
+ERRORS_FOR_PEOPLE = (EngineError, GenerationError, PromptSourceError, StorageError, TargetError)
 """Errors whose text already says what is wrong, where and what to do."""
 
 
@@ -49,18 +50,37 @@ def data_version(parts: Iterable[object]) -> dg.DataVersion:
     return dg.DataVersion(total.hexdigest()[:16])
 
 
-def counts_table(counts: Iterable[tuple[str, int]]) -> dg.MetadataValue:
-    """Reasons and how often each, as a table."""
+def reasons_table(reasons: pl.Series) -> dg.MetadataValue:
+    """Kinds of reasons and how often each, the most frequent first; a reason's kind stands before its colon.
+
+    Args:
+        reasons: String, one for each row without a result.
+    """
+    kinds = reasons.str.split_exact(": ", 1).struct.field("field_0").alias("reason").value_counts(sort=True).head(20)
+    return counts_table("reason", kinds)
+
+
+def counts_table(name: str, counts: pl.DataFrame) -> dg.MetadataValue:
+    """A frame of a name and a count as a table; names may hold text that others wrote."""
     return dg.MetadataValue.table(
-        [dg.TableRecord({"reason": reason, "rows": rows}) for reason, rows in counts],
-        schema=dg.TableSchema([dg.TableColumn("reason", "string"), dg.TableColumn("rows", "int")]),
+        [dg.TableRecord({name: visible(str(text)), "rows": rows}) for text, rows in counts.iter_rows()],
+        schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn("rows", "int")]),
     )
 
 
 @contextmanager
 def failing_clearly() -> Iterator[None]:
-    """Turns errors that are written for people into a failure with just that text; trying again would not help."""
+    """Turns errors that are written for people into a failure with just that text; trying again would not help.
+
+    Also as a decorator of an asset's function.
+    """
     try:
         yield
     except ERRORS_FOR_PEOPLE as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
+        raise dg.Failure(visible(str(error), keep_lines=True), allow_retries=False) from error
+    except pl.exceptions.PolarsError as error:
+        raise dg.Failure(
+            f"a stored file cannot be read to its end ({error}). Restore it from a copy, or materialize its asset"
+            " again; raw_generations with regenerate.",
+            allow_retries=False,
+        ) from error

@@ -14,13 +14,14 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.contract import DECODED_PREVIEWS
 from eagle3_assets.decoding import Decoder
+from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import batches, judge_raw
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.anatomy import anatomy
 from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, output_facts
-from eagle3_assets.tokens.safe_text import markdown_block, visible
+from eagle3_assets.tokens.safe_text import markdown_block, markdown_code
 from eagle3_assets.tokens.strata import choose
 
 SHOWN = 5
@@ -45,18 +46,17 @@ def build(project: Project) -> dg.AssetsDefinition:
         code_version="1",
         metadata=column_schema(DECODED_PREVIEWS),
     )
+    @failing_clearly()
     def decoded_previews(
         context: dg.AssetExecutionContext,
         tokenized_prompts: pl.LazyFrame,
-        raw_generations: pl.LazyFrame,
+        raw_generations: Sealed,
         target: TargetResource,
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
-        with failing_clearly():
-            loaded = target.load()
-        with failing_clearly():
-            report = judge_raw(project, partition, loaded, tokenized_prompts, raw_generations).report
-        previews = preview_rows(raw_generations, loaded, report.findings)
+        loaded = target.load()
+        report = judge_raw(project, partition, loaded, tokenized_prompts, raw_generations).report
+        previews = preview_rows(scan_sealed(raw_generations), loaded, report.findings)
         shown = {
             f"preview_{number}": dg.MetadataValue.md(preview_markdown(row))
             for number, row in enumerate(previews.head(SHOWN).sort("completion_tokens").iter_rows(named=True), start=1)
@@ -112,7 +112,7 @@ def preview_rows(raw: pl.LazyFrame, target: LoadedTarget, findings: pl.DataFrame
 def preview_markdown(row: dict[str, object]) -> str:
     """One preview, short and narrow enough to be shown in place; a longer text loses its middle, and shows where."""
     head = (
-        f"{visible(str(row['sample_id']))}: {row['completion_tokens']:,} tokens, response@{row['reasoning_end']},"
+        f"{markdown_code(str(row['sample_id']))}: {row['completion_tokens']:,} tokens, response@{row['reasoning_end']},"
         f" {row['finish_type']}, {row['stratum']}"
     )
     whole = str(row["text"])

@@ -11,6 +11,7 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import LENGTH_STATISTICS
+from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import batches
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
@@ -31,14 +32,13 @@ def build(project: Project) -> dg.AssetsDefinition:
         code_version="1",
         metadata=column_schema(LENGTH_STATISTICS),
     )
+    @failing_clearly()
     def length_statistics_asset(
-        context: dg.AssetExecutionContext, raw_generations: pl.LazyFrame, target: TargetResource
+        context: dg.AssetExecutionContext, raw_generations: Sealed, target: TargetResource
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
-        with failing_clearly():
-            profile = target.load().profile
-        outputs = raw_generations.filter(pl.col("status") == "generated").select(OUTPUT_COLUMNS)
-        facts = output_facts(batches(outputs), profile)
+        outputs = scan_sealed(raw_generations).filter(pl.col("status") == "generated").select(OUTPUT_COLUMNS)
+        facts = output_facts(batches(outputs), target.load().profile)
         statistics = length_statistics(facts)
         output = statistics.row(0, named=True)
         figures = {

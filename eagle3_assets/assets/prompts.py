@@ -30,10 +30,10 @@ def build(project: Project) -> dg.AssetsDefinition:
         code_version="1",
         metadata=column_schema(PROMPTS),
     )
+    @failing_clearly()
     def prompts(context: dg.AssetExecutionContext) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
-        with failing_clearly():
-            found = read_partition(partition, project.config.trial_rows)
+        found = read_partition(partition, project.config.trial_rows)
         for refused in found.refused[:SHOWN]:
             context.log.warning(f"refused: {refused}")
         path = project.layout.asset_file("prompts", partition.key)

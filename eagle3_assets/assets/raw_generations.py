@@ -6,10 +6,10 @@ from pydantic import Field
 
 from eagle3_assets.assets.common import (
     column_schema,
-    counts_table,
     data_version,
     failing_clearly,
     partitions_definition,
+    reasons_table,
     usual_metadata,
 )
 from eagle3_assets.config import Sampling
@@ -76,6 +76,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         code_version="1",
         metadata=column_schema(RAW_GENERATIONS),
     )
+    @failing_clearly()
     def raw_generations(
         context: dg.AssetExecutionContext,
         config: GenerationConfig,
@@ -87,8 +88,7 @@ def build(project: Project) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)
         sampling = _sampling(partition, config)
-        with failing_clearly():
-            loaded = target.load()
+        loaded = target.load()
         # A stored check status is not trusted: the laws that stop generation are applied to what is there now.
         before = judge_tokenized(project, partition, loaded, prompts, tokenized_prompts).report
         if before.refusals:
@@ -99,17 +99,16 @@ def build(project: Project) -> dg.AssetsDefinition:
             progress(partition.key, now)
             log(now)
 
-        with failing_clearly():
-            made = generate(
-                project,
-                partition,
-                loaded,
-                engine.create(),
-                tokenized_prompts,
-                sampling=sampling,
-                wishes=Wishes(config.retry_failed, config.regenerate, config.accept_environment),
-                progress=listen,
-            )
+        made = generate(
+            project,
+            partition,
+            loaded,
+            engine.create(),
+            tokenized_prompts,
+            sampling=sampling,
+            wishes=Wishes(config.retry_failed, config.regenerate, config.accept_environment),
+            progress=listen,
+        )
         return _result(context, made)
 
     return raw_generations
@@ -142,14 +141,13 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
         .select("request_key", "ids_sha256", "status", "reason", tokens=pl.col("output_ids").list.len())
         .collect()
     )
-    reasons = facts.filter(pl.col("status") != "generated")["reason"].value_counts(sort=True)
     return dg.MaterializeResult(
         metadata={
             **usual_metadata(outcome.sealed.rows, outcome.sealed.path),
             "generated": pointer.generated,
             "failed": pointer.failed,
             "refused_prompts": pointer.refused,
-            "without_output": counts_table(reasons.iter_rows()),
+            "without_output": reasons_table(facts.filter(pl.col("status") != "generated")["reason"]),
             "output_tokens": int(facts["tokens"].sum()),
             "generated_in_this_run": outcome.generated,
             "kept_from_before": outcome.kept,

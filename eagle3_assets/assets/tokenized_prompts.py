@@ -5,19 +5,22 @@ import polars as pl
 
 from eagle3_assets.assets.common import (
     column_schema,
-    counts_table,
     data_version,
     failing_clearly,
     partitions_definition,
+    reasons_table,
     usual_metadata,
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
-from eagle3_assets.judging import batches, judge_tokenized_rows, render_rows
+from eagle3_assets.judging import batches, render_rows, unsendable
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.safe_text import markdown_block
+
+SHOWN = 4_000
+"""Characters of the first prompt in the metadata; every materialization stores them in the instance."""
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -36,19 +39,19 @@ def build(project: Project) -> dg.AssetsDefinition:
         code_version="1",
         metadata=column_schema(TOKENIZED_PROMPTS),
     )
+    @failing_clearly()
     def tokenized_prompts(
         context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: TargetResource
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
-        with failing_clearly():
-            loaded = target.load()
+        loaded = target.load()
         if loaded.settings.trust_remote_code:
             context.log.warning(f"target.trust_remote_code is on: Python code in {loaded.settings.model} runs")
         parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
         for rows in batches(prompts):
             tokenized = render_rows(loaded, rows, thinking=partition.dataset.thinking)
-            report = judge_tokenized_rows(project, partition, loaded, tokenized)
-            parts.append(_without_unsendable(tokenized, report.findings, report.quarantined, loaded.context_length))
+            faults = unsendable(project, partition, loaded, tokenized)
+            parts.append(_marked(tokenized, faults, loaded.context_length))
             versions += TokenColumn.from_series(tokenized["prompt_ids"]).digests()
         result = pl.concat(parts)
         refused = result.filter(pl.col("status") == "refused")
@@ -58,9 +61,9 @@ def build(project: Project) -> dg.AssetsDefinition:
                 **usual_metadata(len(result), project.layout.asset_file("tokenized_prompts", partition.key)),
                 "ready": len(result) - len(refused),
                 "refused": len(refused),
-                "refusals": counts_table(refused["reason"].value_counts(sort=True).iter_rows()),
+                "refusals": reasons_table(refused["reason"]),
                 "prompt_tokens": int(result["prompt_tokens"].sum()),
-                "longest_prompt": int(result["prompt_tokens"].fill_null(0).max() or 0),  # type: ignore[arg-type]
+                "longest_prompt": result.select(pl.col("prompt_tokens").max()).item() or 0,
                 "tokenizer_sha256": loaded.tokenizer_sha256,
                 "chat_template_sha256": loaded.template_sha256,
                 "profile": loaded.profile.name,
@@ -73,15 +76,9 @@ def build(project: Project) -> dg.AssetsDefinition:
     return tokenized_prompts
 
 
-def _without_unsendable(
-    tokenized: pl.DataFrame, findings: pl.DataFrame, quarantined: frozenset[str], context_length: int
-) -> pl.DataFrame:
+def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) -> pl.DataFrame:
     """Marks prompts that must not be sent as refused, with the reason; their ids stay for a person to look at."""
-    broken = (
-        findings.filter(pl.col("sample_id").is_in(list(quarantined)) & (pl.col("severity") == "error"))
-        .group_by("sample_id", maintain_order=True)
-        .agg(law_reason=pl.format("law {}: {}", pl.col("law"), pl.col("detail")).first())
-    )
+    broken = faults.select("sample_id", law_reason=pl.format("law {}", "reason"))
     room = pl.when(pl.col("prompt_tokens") >= context_length).then(
         pl.format(
             "too long: {} tokens leave no room in the target's context of {}", "prompt_tokens", pl.lit(context_length)
@@ -100,5 +97,5 @@ def _first_prompt(result: pl.DataFrame, target: LoadedTarget) -> dg.MetadataValu
     ready = result.filter(pl.col("status") == "ready")
     if ready.is_empty():
         return dg.MetadataValue.text("no prompt is ready")
-    ids = ready["prompt_ids"][0].to_list()
-    return dg.MetadataValue.md(markdown_block(target.tokenizer.decode(ids, skip_special_tokens=False)))
+    text = str(target.tokenizer.decode(ready["prompt_ids"][0].to_list(), skip_special_tokens=False))
+    return dg.MetadataValue.md(markdown_block(text if len(text) <= SHOWN else f"{text[:SHOWN]} [...]"))

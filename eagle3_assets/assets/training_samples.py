@@ -12,10 +12,10 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import TRAINING_SAMPLES
+from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import judge_raw
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
-from eagle3_assets.storage.files import sealed_generations
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -34,26 +34,28 @@ def build(project: Project) -> dg.AssetsDefinition:
         code_version="1",
         metadata=column_schema(TRAINING_SAMPLES),
     )
+    @failing_clearly()
     def training_samples(
         context: dg.AssetExecutionContext,
         prompts: pl.LazyFrame,
         tokenized_prompts: pl.LazyFrame,
-        raw_generations: pl.LazyFrame,
+        raw_generations: Sealed,
         target: TargetResource,
     ) -> dg.MaterializeResult[pl.LazyFrame]:
         partition = project.partition(context.partition_key)
-        with failing_clearly():
-            sealed = sealed_generations(project.layout, partition.key)
-            report = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations).report
-        if report.refusals:
+        report = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations).report
+        rows = scan_sealed(raw_generations)
+        refusals = [*report.refusals, *_without_origin(prompts, rows)]
+        if refusals:
             raise dg.Failure(
-                f"{partition.key} is refused as training data, nothing is written. " + " ".join(report.refusals),
+                f"{partition.key} is refused as training data, nothing is written. " + " ".join(refusals),
                 allow_retries=False,
             )
-        samples = to_training_samples(prompts, raw_generations, report.quarantined)
+        samples = to_training_samples(prompts, rows, report.quarantined)
         facts = samples.select(
             "id", tokens=pl.col("loss_mask").list.len(), trained=pl.col("loss_mask").list.sum()
         ).collect()
+        hashes = rows.filter(pl.col("sample_id").is_in(facts["id"].to_list())).select("sample_id", "ids_sha256")
         laws = report.findings.filter(
             pl.col("sample_id").is_in(list(report.quarantined)) & (pl.col("severity") == "error")
         )
@@ -65,16 +67,27 @@ def build(project: Project) -> dg.AssetsDefinition:
             metadata={
                 **usual_metadata(len(facts), path),
                 "left_out": len(report.quarantined),
-                "left_out_by_law": counts_table(laws["law"].value_counts(sort=True).iter_rows()),
+                "left_out_by_law": counts_table("law", laws["law"].value_counts(sort=True)),
                 "tokens": int(facts["tokens"].sum()),
                 "trained_tokens": int(facts["trained"].sum()),
-                "identity": sealed.pointer.fingerprint,
+                "identity": raw_generations.pointer.fingerprint,
                 "lowered_laws": dg.MetadataValue.json(dict(project.config.law_effects)),
             },
-            data_version=data_version([sealed.pointer.file, sealed.pointer.sealed_at, *facts["id"]]),
+            data_version=data_version(hashes.collect().iter_rows()),
         )
 
     return training_samples
+
+
+def _without_origin(prompts: pl.LazyFrame, raw: pl.LazyFrame) -> list[str]:
+    """Why outputs cannot be traced to their conversation; empty if all can be. Train and eval are split by it."""
+    lost = raw.select("sample_id").join(prompts, on="sample_id", how="anti").collect()["sample_id"]
+    if lost.is_empty():
+        return []
+    return [
+        f"prompts: {len(lost):,} generated samples, first {lost[0]}, are no prompts of the source any more."
+        " Restore the source and materialize prompts again, or materialize everything of this partition anew."
+    ]
 
 
 def to_training_samples(prompts: pl.LazyFrame, raw: pl.LazyFrame, quarantined: frozenset[str]) -> pl.LazyFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from eagle3_assets.assets.common import failing_clearly, partitions_definition
 from eagle3_assets.checks.results import check_results, check_specs
+from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import judge_raw, judge_tokenized
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
@@ -35,7 +36,8 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
                 judged = judge_tokenized(project, partition, target.load(), prompts, tokenized_prompts)
-            yield from check_results(judged.report, tokenized_prompts, judged.context)
+                results = list(check_results(judged.report, tokenized_prompts, judged.context))
+            yield from results
 
         @dg.multi_asset_check(
             name="laws_of_raw_generations",
@@ -45,12 +47,13 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
         def generation_laws(
             context: dg.AssetCheckExecutionContext,
             tokenized_prompts: pl.LazyFrame,
-            raw_generations: pl.LazyFrame,
+            raw_generations: Sealed,
             target: TargetResource,
         ) -> Iterator[dg.AssetCheckResult]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
                 judged = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations)
-            yield from check_results(judged.report, raw_generations, judged.context)
+                results = list(check_results(judged.report, scan_sealed(raw_generations), judged.context))
+            yield from results
 
     return [prompt_laws, generation_laws]

@@ -22,7 +22,7 @@ def build(project: Project) -> dg.AssetChecksDefinition:
         @dg.asset_check(
             asset="prompts",
             name=ACCOUNTED,
-            description="Every line of the source is a prompt of some partition, or is refused by name. Effect: warn.",
+            description="Every line of the source is a prompt of some partition, or is refused by name.",
             partitions_def=partitions_definition(project),
         )
         def source_rows_accounted(context: dg.AssetCheckExecutionContext, prompts: pl.LazyFrame) -> dg.AssetCheckResult:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from eagle3_assets.cli.decode import decode
-from eagle3_assets.cli.terminal import console, say
+from eagle3_assets.cli.terminal import ERROR, console, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,6 +71,7 @@ def demo(ctx: typer.Context) -> None:
     from eagle3_assets.config import config_path, load_config
     from eagle3_assets.generating import Wishes
     from eagle3_assets.project import Project
+    from eagle3_assets.running import HOME_VARIABLE
 
     os.environ.pop("EAGLE3_CONFIG", None)  # what runs later in this process shall see the same config
     project = Project(load_config(config_path()))
@@ -85,7 +86,8 @@ def demo(ctx: typer.Context) -> None:
     sys.stdout.flush()
     if any(check.asset == "raw_generations" for check in runs[0].checks):
         decode(ctx, first, count=5, spread=True)
-    out.print(f"\nData: {project.layout.root}\nDagster instance: {os.environ['DAGSTER_HOME']} (see it with: make ui)")
+    places = f"\nData: {project.layout.root}\nDagster instance: {os.environ[HOME_VARIABLE]} (see it with: make ui)"
+    out.print(places, markup=False)
     if not all(run.good for run in runs):
         raise typer.Exit(1)
 
@@ -113,13 +115,26 @@ def stats(partitions: PartitionArguments = None, every: AllOption = False, confi
 def datasets(config: ConfigOption = None) -> None:
     """Shows every dataset's partitions and what is generated of them."""
     from eagle3_assets.cli.tables import partitions_table
-    from eagle3_assets.generation.sealed import read_current
+    from eagle3_assets.generation.errors import SealedError
+    from eagle3_assets.generation.sealed import Sealed, read_current
 
     project = _project(config)
-    rows = [(p, read_current(project.layout.generations(p.key))) for p in project.partitions.values()]
-    console().print(partitions_table(rows))
+    damaged: list[SealedError] = []
+
+    def found(key: str) -> Sealed | str | None:
+        try:
+            return read_current(project.layout.generations(key))
+        except SealedError as error:
+            damaged.append(error)
+            return "damaged"
+
+    console().print(partitions_table([(p, found(p.key)) for p in project.partitions.values()]))
+    for error in damaged:
+        say(str(error), style=ERROR)
     if orphans := project.orphans():
         say(f"orphaned, of no dataset or shard count in the config; not read, not deleted: {', '.join(orphans)}")
+    if damaged:
+        raise typer.Exit(1)
 
 
 def ui(

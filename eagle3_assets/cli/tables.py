@@ -11,9 +11,11 @@ from rich.text import Text
 
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.partitions import Partition
-from eagle3_assets.running import CheckStatus, PartitionRun
+from eagle3_assets.running import PartitionRun
+from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.verdict import Status
 
-_MARKS: dict[CheckStatus, Text] = {
+_MARKS: dict[Status, Text] = {
     "passed": Text("ok", style="green"),
     "warned": Text("warn", style="yellow"),
     "failed": Text("FAIL", style="bold red"),
@@ -44,13 +46,20 @@ def checks_table(runs: Sequence[PartitionRun]) -> Table:
 def remarks(runs: Sequence[PartitionRun]) -> list[Text]:
     """A line for each check that did not pass, and for each failure."""
     lines = [
-        Text.assemble(_MARKS[check.status], f" {run.partition} {check.name}: {check.said}")
+        Text.assemble(_MARKS[check.status], f" {run.partition} {check.name}: {visible(check.said)}")
         for run in runs
         for check in run.checks
         if check.status in ("warned", "failed")
     ]
+    lines += [
+        Text.assemble((f"FAILED {run.partition} ", "bold red"), visible(failure, keep_lines=True))
+        for run in runs
+        for failure in run.failures or ([] if run.succeeded else ["the run failed; its log is in the Dagster UI"])
+    ]
     return lines + [
-        Text.assemble((f"FAILED {run.partition} ", "bold red"), failure) for run in runs for failure in run.failures
+        Text(f"{run.partition}: {run.generated:,} generated now, {run.kept:,} kept from before")
+        for run in runs
+        if run.generated is not None and run.kept is not None
     ]
 
 
@@ -78,8 +87,8 @@ def _figure(value: float | None, column: str) -> str:
     return f"{value:,.1f}" if column == "mean" else f"{value:,}"
 
 
-def partitions_table(rows: Sequence[tuple[Partition, Sealed | None]]) -> Table:
-    """Every partition, where its prompts come from, and what is sealed of it."""
+def partitions_table(rows: Sequence[tuple[Partition, Sealed | str | None]]) -> Table:
+    """Every partition, where its prompts come from, and what is sealed of it; a text says that it is unreadable."""
     table = Table(title="Partitions", title_justify="left")
     for column in ("partition", "source", "thinking", "max new tokens"):
         table.add_column(column)
@@ -87,14 +96,15 @@ def partitions_table(rows: Sequence[tuple[Partition, Sealed | None]]) -> Table:
         table.add_column(column, justify="right")
     for partition, sealed in rows:
         dataset = partition.dataset
-        counts = (
-            (sealed.rows, sealed.pointer.generated, sealed.pointer.failed, sealed.pointer.refused) if sealed else ()
-        )
+        counts: tuple[str, ...] = (sealed,) if isinstance(sealed, str) else ()
+        if isinstance(sealed, Sealed):
+            pointer = sealed.pointer
+            counts = tuple(f"{n:,}" for n in (pointer.rows, pointer.generated, pointer.failed, pointer.refused))
         table.add_row(
             Text(partition.key, style="dim" if partition.trial else ""),
             Text(dataset.source.rsplit("/", 1)[-1]),
             "on" if dataset.thinking else "off",
             f"{dataset.sampling.max_new_tokens:,}",
-            *(f"{count:,}" for count in counts),
+            *counts,
         )
     return table

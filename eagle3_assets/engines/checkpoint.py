@@ -17,8 +17,6 @@ from eagle3_assets.identity import files_sha256
 
 WHOLE_HASH_BYTES = 1 << 30
 """Weights up to this size are hashed whole."""
-UNLIMITED = 2**31 - 1
-"""The context length of a model which has no limit of positions."""
 
 _SAMPLE_BYTES = 1 << 20
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -70,7 +68,7 @@ def load(
         torch.set_num_threads(settings.threads)
     if not sys.stderr.isatty():
         # In a log file a bar is a line for each step.
-        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call] # transformers' own
     try:
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             path,
@@ -94,12 +92,12 @@ def load(
         _ids(model.config.eos_token_id) | _ids(text_config.eos_token_id) | _ids(model.generation_config.eos_token_id)
     )
     stops |= _tokenizer_stops(tokenizer_path or path, trust_remote_code=trust_remote_code)
-    model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
+    model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call] # transformers' own
     description = Description(
         weights=weights_hash(path, files),
         stop_token_ids=tuple(sorted(stops)),
         vocab_size=int(text_config.vocab_size),
-        context_length=int(getattr(text_config, "max_position_embeddings", None) or UNLIMITED),
+        context_length=int(text_config.max_position_embeddings),
         environment={
             "engine": "transformers",
             "torch": torch.__version__,

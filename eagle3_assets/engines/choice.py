@@ -128,7 +128,8 @@ class Choice:
         for index, row in enumerate(self._rows):
             if not row.done:
                 self._noise[index].exponential_(generator=row.noise)
-        return -self._noise.log()
+        # A draw of exactly 0 would make its token infinitely likely.
+        return -self._noise.clamp_min(torch.finfo(self._noise.dtype).tiny).log()
 
 
 class Stop:

@@ -210,7 +210,7 @@ class TransformersEngine:
             self._loaded.model.generate(
                 input_ids=torch.tensor(ids, device=device),
                 attention_mask=torch.tensor(mask, device=device),
-                generation_config=GenerationConfig(  # type: ignore[no-untyped-call]
+                generation_config=GenerationConfig(  # type: ignore[no-untyped-call] # transformers' own
                     max_new_tokens=max(row.cap - len(row.output_ids) for row in rows),
                     do_sample=False,
                     num_beams=1,

@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eagle3_assets.generation.errors import JournalError
 from eagle3_assets.identity import Identity
+from eagle3_assets.tokens.batch import FAILED, GENERATED
 
 FILE = "journal.jsonl"
 LOCK = "journal.lock"
@@ -125,7 +126,7 @@ class Journal:
         """``generated`` or ``failed``, or None for a request without a row."""
         if key not in self._offsets:
             return None
-        return "failed" if key in self._failed else "generated"
+        return FAILED if key in self._failed else GENERATED
 
     def generated(self) -> Iterator[bytes]:
         """The requests that have an output."""
@@ -311,10 +312,10 @@ class Journal:
 
     def _index(self, row: Mapping[str, Any], offset: int) -> None:
         key = bytes.fromhex(row["request_key"])
-        if self.status(key) == "generated":
+        if self.status(key) == GENERATED:
             return
         self._offsets[key] = offset
-        if row["status"] == "failed":
+        if row["status"] == FAILED:
             self._failed.add(key)
         else:
             self._failed.discard(key)

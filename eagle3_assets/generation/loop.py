@@ -110,45 +110,7 @@ class Outcome:
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
-def generate_partition(
-    *,
-    directory: UPath | Path,
-    journal_directory: Path,
-    prompts: pl.LazyFrame,
-    identity: Identity,
-    description: Description,
-    engine: Engine,
-    logprob_share: float = 0.0,
-    retry_failed: bool = False,
-    regenerate: bool = False,
-    accept_environment: bool = False,
-    retry: RetryPolicy | None = None,
-    progress: Callable[[Progress], None] | None = None,
-) -> Outcome:
-    """Brings a partition to its end and seals it; see :func:`generate_partition_async`.
-
-    Runs an event loop of its own, so the calling thread must not have one running. The engine must have been started
-    and must bear being used from another loop than the one it was started in.
-    """
-    return asyncio.run(
-        generate_partition_async(
-            directory=directory,
-            journal_directory=journal_directory,
-            prompts=prompts,
-            identity=identity,
-            description=description,
-            engine=engine,
-            logprob_share=logprob_share,
-            retry_failed=retry_failed,
-            regenerate=regenerate,
-            accept_environment=accept_environment,
-            retry=retry,
-            progress=progress,
-        )
-    )
-
-
-async def generate_partition_async(
+async def generate_partition(
     *,
     directory: UPath | Path,
     journal_directory: Path,

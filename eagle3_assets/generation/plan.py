@@ -13,12 +13,12 @@ from eagle3_assets.generation.errors import EnvironmentChangedError, IdentityMis
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.sealed import Sealed, read_environment, read_identity
 from eagle3_assets.identity import Identity, differences, digest, request_key
+from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 
 BATCH_ROWS = 500
 """Prompts in memory at once."""
 
 _PROMPT_COLUMNS = ("sample_id", "prompt_ids", "status", "reason")
-_GENERATED, _FAILED, _REFUSED = "generated", "failed", "refused_prompt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SealedIndex:
     @property
     def generated(self) -> int:
         """How many rows hold an output."""
-        return sum(status == _GENERATED for status in self.status)
+        return sum(status == GENERATED for status in self.status)
 
 
 def iterate_prompts(prompts: pl.LazyFrame) -> Iterator[Prompt]:
@@ -143,7 +143,7 @@ def settle_base(
 
 def missing_prompts(prompts: PromptIndex, sealed: SealedIndex, journal: Journal, *, retry_failed: bool) -> bytearray:
     """Which prompts this run has to bring to an end: 1 at their position."""
-    done = {_GENERATED} if retry_failed else {_GENERATED, _FAILED}
+    done = {GENERATED} if retry_failed else {GENERATED, FAILED}
     return bytearray(
         not refused and journal.status(key) not in done and sealed.of(key) not in done
         for key, refused in zip(prompts.keys, prompts.refused, strict=True)
@@ -153,7 +153,7 @@ def missing_prompts(prompts: PromptIndex, sealed: SealedIndex, journal: Journal,
 def is_sealed_already(prompts: PromptIndex, sealed: SealedIndex) -> bool:
     """Whether a sealed file has exactly these prompts, in this order, refused where they are refused."""
     return len(sealed.status) == len(prompts.keys) and all(
-        sealed.rows.get(key) == row and bool(refused) == (sealed.status[row] == _REFUSED)
+        sealed.rows.get(key) == row and bool(refused) == (sealed.status[row] == REFUSED)
         for row, (key, refused) in enumerate(zip(prompts.keys, prompts.refused, strict=True))
     )
 

@@ -18,6 +18,8 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.engines.base import Description, Generation, Request
 from eagle3_assets.identity import Identity, canonical_json, ids_sha256
+from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
+from eagle3_assets.tokens.columns import MAX_ID, MIN_ID
 
 Row = dict[str, Any]
 
@@ -25,7 +27,7 @@ DERIVED = ("identity", "sampling")
 COLUMNS = tuple(name for name in RAW_GENERATIONS if name not in DERIVED)
 FINISH_TYPES = ("stop", "length")
 
-_INT32 = (-(2**31), 2**31)
+_STORABLE = (MIN_ID, MAX_ID + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def unsendable(prompt_ids: Sequence[int], description: Description) -> Failure |
 
 def unusable(generation: Generation) -> Failure | None:
     """Why a reply cannot be stored as a generation, or None. Whether it is *right* is for the laws to say."""
-    bad = _first_outside(generation.output_ids, *_INT32)
+    bad = _first_outside(generation.output_ids, *_STORABLE)
     if bad is not None:
         return Failure("unusable reply", f"output_ids[{bad}] is {generation.output_ids[bad]!r}, which is no 32-bit id")
     if generation.finish_type not in FINISH_TYPES:
@@ -104,7 +106,7 @@ def unusable(generation: Generation) -> Failure | None:
         )
     for name in ("completion_tokens", "prompt_tokens", "cached_tokens", "finish_length"):
         count = getattr(generation, name)
-        if count is not None and _first_outside([count], 0, _INT32[1]) is not None:
+        if count is not None and _first_outside([count], 0, MAX_ID + 1) is not None:
             return Failure("unusable reply", f"its {name} is {count!r}")
     return None
 
@@ -116,7 +118,7 @@ def generated_row(request: Request, generation: Generation, environment: str, at
     logprobs = generation.output_logprobs
     return {
         "sample_id": request.sample_id,
-        "status": "generated",
+        "status": GENERATED,
         "reason": None,
         "prompt_ids": list(request.prompt_ids),
         "output_ids": list(generation.output_ids),
@@ -143,14 +145,12 @@ def failed_row(
     key: str, sample_id: str, prompt_ids: list[int] | None, failure: Failure, environment: str, attempts: int
 ) -> Row:
     """The row of a prompt that has no output. ``attempts`` is 0 where it was never sent."""
-    return _without_output("failed", failure.reason, key, sample_id, prompt_ids, attempts) | {
-        "environment": environment
-    }
+    return _without_output(FAILED, failure.reason, key, sample_id, prompt_ids, attempts) | {"environment": environment}
 
 
 def refused_row(key: str, sample_id: str, prompt_ids: list[int] | None, reason: str | None) -> Row:
     """The row of a prompt that was refused before generation; nothing was sent."""
-    return _without_output("refused_prompt", reason or "no reason recorded", key, sample_id, prompt_ids, 0)
+    return _without_output(REFUSED, reason or "no reason recorded", key, sample_id, prompt_ids, 0)
 
 
 def _without_output(
@@ -161,7 +161,9 @@ def _without_output(
         "sample_id": sample_id,
         "status": status,
         "reason": _storable(reason),
-        "prompt_ids": prompt_ids if prompt_ids is None or _first_outside(prompt_ids, *_INT32) is None else None,
+        "prompt_ids": prompt_ids
+        if prompt_ids is None or _first_outside(prompt_ids, MIN_ID, MAX_ID + 1) is None
+        else None,
         "attempts": attempts,
         "request_key": key,
     }

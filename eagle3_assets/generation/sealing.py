@@ -17,13 +17,14 @@ from polars.io.plugins import register_io_source
 from upath import UPath
 
 from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS
-from eagle3_assets.files import local_path, publish, write_text
+from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
 from eagle3_assets.generation.errors import SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts
 from eagle3_assets.generation.rows import Row, refused_row, request_sampling
 from eagle3_assets.generation.sealed import CURRENT, Pointer, Sealed, next_file, read_current, write_identity
 from eagle3_assets.identity import Identity, canonical_json
+from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Source:
 
 @dataclass(slots=True)
 class _Tally:
-    rows: dict[str, int] = field(default_factory=lambda: {"generated": 0, "failed": 0, "refused_prompt": 0})
+    rows: dict[str, int] = field(default_factory=lambda: {GENERATED: 0, FAILED: 0, REFUSED: 0})
     from_base: int = 0
     """Generated rows that came from the former file."""
 
@@ -79,9 +80,9 @@ def seal(
             fingerprint=identity.fingerprint,
             rows=sum(tally.rows.values()),
             size_bytes=size,
-            generated=tally.rows["generated"],
-            failed=tally.rows["failed"],
-            refused=tally.rows["refused_prompt"],
+            generated=tally.rows[GENERATED],
+            failed=tally.rows[FAILED],
+            refused=tally.rows[REFUSED],
             environment=environment,
             journal=source.journal.header.id if source.journal.header else None,
             sealed_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -110,7 +111,11 @@ def _write(target: Path, source: Source, identity: Identity) -> _Tally:
 
     try:
         register_io_source(frames, schema=RAW_GENERATIONS).sink_parquet(
-            target, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS, maintain_order=True
+            target,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            row_group_size=ROW_GROUP_ROWS,
+            maintain_order=True,
         )
     except pl.exceptions.PolarsError as error:
         target.unlink(missing_ok=True)
@@ -144,7 +149,7 @@ def _frame(batch: list[Prompt], source: Source, constants: Row, tally: _Tally) -
         key = source.index.keys[prompt.position]
         if source.index.refused[prompt.position]:
             row = refused_row(key.hex(), prompt.sample_id, prompt.prompt_ids, prompt.reason)
-        elif source.base_index.of(key) == "generated" or source.journal.status(key) is None:
+        elif source.base_index.of(key) == GENERATED or source.journal.status(key) is None:
             from_base[source.base_index.rows[key]] = place
             continue
         else:
@@ -157,7 +162,7 @@ def _frame(batch: list[Prompt], source: Source, constants: Row, tally: _Tally) -
         old = _base_rows(source, from_base)
         for status, count in old["status"].value_counts().iter_rows():
             tally.rows[status] += count
-            tally.from_base += count if status == "generated" else 0
+            tally.from_base += count if status == GENERATED else 0
         places += old["place"].to_list()
         frame = pl.concat([frame, old.drop("place")])
     order = pl.Series(places, dtype=pl.UInt32).arg_sort()

@@ -3,10 +3,11 @@
 What belongs here: checking and normalising messages and tools. Not here: files, ids of rows, templates.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from eagle3_assets.identity import canonical_json, digest
+from eagle3_assets.identity import digest
 
 ROLES = ("system", "user", "assistant", "tool")
 Json = dict[str, Any]
@@ -30,12 +31,12 @@ class Conversation:
         return len(self.messages)
 
     def messages_json(self) -> str:
-        """The messages as canonical JSON."""
-        return canonical_json(self.messages)
+        """The messages as JSON text."""
+        return _json(self.messages)
 
     def tools_json(self) -> str | None:
-        """The tools as canonical JSON, null without tools."""
-        return canonical_json(self.tools) if self.tools else None
+        """The tools as JSON text, null without tools."""
+        return _json(self.tools) if self.tools else None
 
 
 def from_openai(row: Any) -> Conversation:  # noqa: ANN401 - parsed JSON
@@ -62,7 +63,7 @@ def from_openai(row: Any) -> Conversation:  # noqa: ANN401 - parsed JSON
 
 
 def _conversation_id(row: Json, messages: list[Json], tools: list[Json] | None) -> str:
-    given = row.get("id", row.get("conversation_id"))
+    given = _first(row, "id", "conversation_id")
     if given is None:
         return digest([messages, tools])
     if isinstance(given, bool) or not isinstance(given, str | int):
@@ -86,7 +87,7 @@ def _message(message: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         normal["content"] = content
     elif not calls:
         raise RefusedRowError(f"`{where}.content` is missing")
-    reasoning = message.get("reasoning_content", message.get("reasoning"))
+    reasoning = _first(message, "reasoning_content", "reasoning")
     if reasoning is not None:
         if not isinstance(reasoning, str):
             raise RefusedRowError(f"`{where}.reasoning_content` is {_kind(reasoning)}, not text")
@@ -140,7 +141,24 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     function = tool.get("function") if isinstance(tool, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         raise RefusedRowError(f"`{where}` must be {{type: function, function: {{name, description, parameters}}}}")
-    return {"type": "function", "function": {k: v for k, v in function.items() if v is not None}}
+    return {"type": "function", "function": _without_nulls(function)}
+
+
+def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """JSON with its keys in the order of the source: templates print tools and arguments in the order they come in."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _first(holder: Json, *keys: str) -> Any:  # noqa: ANN401 - parsed JSON
+    """The value of the first key that has one."""
+    return next((holder[key] for key in keys if holder.get(key) is not None), None)
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - parsed JSON
+    """Without the fields that are null: Arrow fills in those which other rows have."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401 - parsed JSON

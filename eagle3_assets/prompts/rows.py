@@ -5,7 +5,6 @@ is (``conversation``), what a template makes of it (``render``).
 """
 
 import heapq
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,10 @@ import polars as pl
 from eagle3_assets.contract import PROMPTS
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.prompts.conversation import Conversation, RefusedRowError, from_openai
+from eagle3_assets.strict_json import StrictJsonError, parse
 
 
-class SourceError(Exception):
+class PromptSourceError(Exception):
     """A source that cannot be read at all; the text names the file."""
 
 
@@ -57,28 +57,35 @@ def read_partition(partition: Partition, trial_rows: int) -> PromptRows:
         trial_rows: how many conversations a trial takes: those first by stable hash.
 
     Raises:
-        SourceError: the file is missing or unreadable.
+        PromptSourceError: the file is missing or unreadable.
     """
     path = Path(partition.dataset.source)
     refused: list[RefusedRow] = []
     seen: dict[str, int] = {}
-    kept: list[tuple[int, Conversation]] = []
-    lines = 0
-    for line, text in _lines(path):
-        lines += 1
-        try:
-            conversation = from_openai(_parsed(text))
-            first = seen.setdefault(conversation.conversation_id, line)
-            if first != line:
-                raise RefusedRowError(f"its id {conversation.conversation_id!r} is line {first}'s already")
-        except RefusedRowError as refusal:
-            refused.append(RefusedRow(path.name, line, str(refusal)))
-            continue
-        if partition.holds(conversation.conversation_id):
-            kept.append((line, conversation))
+    lines = good = 0
+
+    def conversations() -> Iterator[tuple[int, Conversation]]:
+        nonlocal lines, good
+        for line, text in _lines(path):
+            lines += 1
+            try:
+                conversation = from_openai(_parsed(text))
+                first = seen.setdefault(conversation.conversation_id, line)
+                if first != line:
+                    raise RefusedRowError(f"its id {conversation.conversation_id!r} is line {first}'s already")
+            except RefusedRowError as refusal:
+                refused.append(RefusedRow(path.name, line, str(refusal)))
+                continue
+            good += 1
+            if partition.holds(conversation.conversation_id):
+                yield line, conversation
+
     if partition.trial:
-        kept = heapq.nsmallest(trial_rows, kept, key=lambda item: stable_rank(item[1].conversation_id))
+        # Of a stream: a trial holds no more than its own rows.
+        kept = heapq.nsmallest(trial_rows, conversations(), key=lambda item: stable_rank(item[1].conversation_id))
         kept.sort(key=lambda item: item[0])
+    else:
+        kept = list(conversations())
     rows = [
         {
             "sample_id": f"{conversation.conversation_id}:{conversation.turn}:{index}",
@@ -93,7 +100,7 @@ def read_partition(partition: Partition, trial_rows: int) -> PromptRows:
         for line, conversation in kept
         for index in range(partition.dataset.samples_per_prompt)
     ]
-    elsewhere = lines - len(refused) - len(kept)
+    elsewhere = good - len(kept)
     return PromptRows(pl.DataFrame(rows, schema=PROMPTS), refused, lines, elsewhere)
 
 
@@ -103,35 +110,13 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                    yield number, line
     except OSError as error:
-        raise SourceError(f"{path}: the dataset's source cannot be read: {error.strerror}") from None
+        raise PromptSourceError(f"{path}: the dataset's source cannot be read: {error.strerror}") from None
 
 
 def _parsed(line: bytes) -> Any:  # noqa: ANN401 - parsed JSON
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_doubled_keys)
-        # A lone surrogate is legal in JSON and in Python, and in no UTF-8 file, tokenizer or parquet.
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RefusedRowError(f"is not UTF-8 (byte {error.start} of the line)") from None
-    except UnicodeEncodeError:
-        raise RefusedRowError("holds half of a surrogate pair, which is no text") from None
-    except json.JSONDecodeError as error:
-        raise RefusedRowError(f"is not JSON: {error.msg} at character {error.pos}") from None
-    except RecursionError:
-        raise RefusedRowError("is nested too deeply") from None
-    return value
-
-
-def _no_constant(name: str) -> Any:  # noqa: ANN401 - the hook's type
-    raise RefusedRowError(f"holds {name}, which is no JSON")
-
-
-def _no_doubled_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = next(key for key in keys if keys.count(key) > 1)
-        raise RefusedRowError(f"has the key {doubled!r} twice in one object")
-    return result
+        return parse(line)
+    except StrictJsonError as error:
+        raise RefusedRowError(str(error)) from None

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 from upath import UPath
 
-from eagle3_assets.contract import ROW_GROUP_ROWS
+from eagle3_assets.contract import ROW_GROUP_ROWS, SCHEMAS
 from eagle3_assets.files import local_path, publish
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
@@ -56,11 +56,17 @@ def scan_parquet(path: UPath, *, asset: str) -> pl.LazyFrame:
     place = local_path(path)
     try:
         lazy = pl.scan_parquet(path.read_bytes() if place is None else place, glob=False)
-        lazy.collect_schema()
+        schema = lazy.collect_schema()
     except FileNotFoundError:
         raise StorageError(f"{path}: there is no such file; materialize {asset} of this partition first") from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise StorageError(f"{path}: is no readable parquet file ({error}); materialize {asset} again") from error
+    expected = SCHEMAS[asset]
+    wrong = sorted(name for name in expected.keys() | schema.keys() if expected.get(name) != schema.get(name))
+    if wrong:
+        raise StorageError(
+            f"{path}: its columns differ from this version's {asset} ({', '.join(wrong)}); materialize it again"
+        )
     return lazy
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from eagle3_assets.generation.errors import SealedError
-from eagle3_assets.generation.sealed import scan_sealed
+from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.storage.files import StorageError, scan_parquet, sealed_generations, write_parquet
 from eagle3_assets.storage.layout import Layout
 
@@ -37,7 +37,10 @@ class ParquetIOManager(dg.IOManager):
 
 
 class GenerationsIOManager(dg.IOManager):
-    """Scans the sealed generations that a partition's pointer names. Sealing is the generation loop's own work."""
+    """Finds the sealed generations that a partition's pointer names. Sealing is the generation loop's own work.
+
+    What comes out is the sealed file, not its rows: rows and the identity that made them must be of the same file.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -45,9 +48,9 @@ class GenerationsIOManager(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: None) -> None:
         """Nothing is left to write: the asset seals its file itself."""
 
-    def load_input(self, context: dg.InputContext) -> pl.LazyFrame:
-        """Scans the current sealed file."""
+    def load_input(self, context: dg.InputContext) -> Sealed:
+        """The current sealed file."""
         try:
-            return scan_sealed(sealed_generations(self._layout, context.asset_partition_key))
+            return sealed_generations(self._layout, context.asset_partition_key)
         except (StorageError, SealedError) as error:
             raise dg.Failure(str(error), allow_retries=False) from error

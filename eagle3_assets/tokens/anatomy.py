@@ -67,7 +67,7 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
             "tool_tokens": per_kind[_TOOLS],
             "spans": _span_lists(spans, len(batch)),
         }
-    ).cast(dict(ANATOMY))  # type: ignore[arg-type]
+    ).cast(dict(ANATOMY))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
 
 
 def _reasoning_stop(batch: Batch, ends: Ints, tools: Ints) -> Ints:

@@ -15,6 +15,10 @@ from eagle3_assets.tokens.sampling_record import read_samplings
 STOPPED = ("stop", "tool_calls")
 """Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
 CUT_OFF = "length"
+"""Finish type of an output that a cap ended."""
+
+GENERATED, FAILED, REFUSED = "generated", "failed", "refused_prompt"
+"""The terminal states of a prompt."""
 
 
 class Batch:

@@ -21,9 +21,11 @@ Ids = NDArray[np.signedinteger]
 NO_ID = -1
 """Stands where an id is null, and as the answer where a row has no such id. Never a valid id."""
 
+MIN_ID, MAX_ID = -(2**31), 2**31 - 1
+"""The ids that ``contract.TokenIds`` can store; one beyond is refused, never cast."""
+
 _SIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 _UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32)
-_INT32 = np.iinfo(np.int32)
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,6 @@ class TokenColumn:
             flat = flat.fill_null(NO_ID)
         return cls(flat.to_numpy(), offsets, series.is_null().to_numpy())
 
-    @classmethod
-    def from_rows(cls, rows: Iterable[Iterable[int]]) -> "TokenColumn":
-        """Builds a column of int32 ids from Python lists; for few rows."""
-        return cls.from_series(pl.Series([list(row) for row in rows], dtype=pl.List(pl.Int32)))
-
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -163,14 +160,14 @@ class TokenColumn:
             return self._marks_at(np.empty(0, np.int64))
         return self._marks_at(np.flatnonzero((self.values < low) | (self.values >= high)))
 
-    def starts_with(self, ids: Iterable[int]) -> Mask:
-        """Whether each row starts with ``ids``."""
-        return self._holds(ids, np.zeros(len(self), np.int64))
-
     def ends_with(self, ids: Iterable[int]) -> Mask:
         """Whether each row ends with ``ids``."""
         ids = list(ids)
-        return self._holds(ids, self.lengths - len(ids))
+        start = self.lengths - len(ids)
+        same: Mask = start >= 0
+        for step, wanted in enumerate(ids):  # one pass for each of a few wanted ids, not for each token
+            same &= self.at(start + step) == wanted
+        return same
 
     def first_difference(self, other: "TokenColumn") -> Ints:
         """Index at which each row departs from the same row of ``other``, int64; -1 where they are equal.
@@ -198,17 +195,11 @@ class TokenColumn:
         """A sha256 of each row's ids: equal for equal rows, whatever integer type they are stored in."""
         values = self.values
         if values.dtype != np.int32:
-            small = not len(values) or (values.min() >= _INT32.min and values.max() <= _INT32.max)
+            small = not len(values) or (values.min() >= MIN_ID and values.max() <= MAX_ID)
             values = values.astype("<i4") if small else values
         memory = np.ascontiguousarray(values).view(np.uint8).data
         ends = (self.offsets * values.itemsize).tolist()
         return [hashlib.sha256(memory[start:end]).digest() for start, end in pairwise(ends)]
-
-    def _holds(self, ids: Iterable[int], start: Ints) -> Mask:
-        same: Mask = start >= 0
-        for step, wanted in enumerate(ids):  # one pass for each of a few wanted ids, not for each token
-            same &= self.at(start + step) == wanted
-        return same
 
     def _unequal(self, start: Ints, other: "TokenColumn", other_start: Ints, length: Ints) -> Marks:
         """Occurrences of differing ids between slices given by absolute starts; their index counts from the slice."""

@@ -54,7 +54,12 @@ class Context:
     current_prompts: PromptIndex | None = None
     """What ``tokenized_prompts`` holds now."""
     rerendered_prompts: pl.DataFrame | None = None
-    """``sample_id`` and ``prompt_ids`` of prompts rendered again just now: all of them, or some."""
+    """``sample_id`` and ``prompt_ids`` of prompts rendered again just now: all of them, or some.
+
+    A sample that was to be rendered again and gave nothing stands there with null ids.
+    """
+    source_sample_ids: frozenset[str] | None = None
+    """Ids of the samples that ``prompts`` holds now."""
 
     @cached_property
     def recorded_stop_ids(self) -> frozenset[int]:

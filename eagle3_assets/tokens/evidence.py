@@ -58,7 +58,6 @@ def collect_evidence(
     batches: Iterable[pl.DataFrame],
     context: Context,
     *,
-    law: str | None = None,
     limit: int = 5,
     around: int = 5,
 ) -> list[Evidence]:
@@ -69,15 +68,13 @@ def collect_evidence(
         batches: rows among which the samples are; columns ``sample_id``, ``prompt_ids`` and, for laws about outputs,
             ``output_ids``.
         context: for the tokenizer, without which there is no text.
-        law: only this law's findings; all by default.
         limit: most findings to look up, one for each sample and law.
         around: ids to show on each side of the offender.
 
     Returns:
         In the findings' order. A sample that is in no batch, or was named without an id, comes without ids.
     """
-    chosen = findings if law is None else findings.filter(pl.col("law") == law)
-    chosen = chosen.unique(["sample_id", "law"], keep="first", maintain_order=True).head(limit)
+    chosen = findings.unique(["sample_id", "law"], keep="first", maintain_order=True).head(limit)
     wanted = chosen["sample_id"].drop_nulls().unique().to_list()
     rows: dict[str, tuple[list[int], list[int]]] = {}
     for batch in batches:

@@ -3,6 +3,7 @@
 What belongs here: running laws and weighing what they find. Not here: any law, reading files.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
-from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
-from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity
+from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
@@ -201,6 +202,7 @@ def _judge(
         rows,
         frozenset(f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"),
         context.quarantine_limit,
+        _without_result(asset, partition, rows),
     )
 
 
@@ -265,15 +267,25 @@ def _with_prompt(frame: pl.DataFrame) -> Mask:
     return frame["prompt_ids"].is_not_null().to_numpy()
 
 
+def _without_result(asset: Asset, facts: pl.DataFrame, rows: int) -> str | None:
+    """Why there is nothing to judge though there are rows; None where there is something, or no row at all."""
+    if rows or not len(facts):
+        return None
+    counts = Counter(facts["status"]).most_common()
+    states = ", ".join(f"{number:,} {visible(state or 'without a state')}" for state, number in counts)
+    lacking = "ids" if asset == "tokenized_prompts" else "an output"
+    return f"no prompt has {lacking} ({counted(len(facts), 'row')}: {states})"
+
+
 def _generated(frame: pl.DataFrame) -> Mask:
     if "status" not in frame.columns:
         return np.ones(len(frame), np.bool_)
-    return (frame["status"].cast(pl.String) == "generated").fill_null(value=False).to_numpy()
+    return (frame["status"].cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
 
 
 def _facts(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     batch = Batch(frame, context)
-    status = frame["status"] if batch.has("status") else pl.repeat("generated", len(frame), eager=True)
+    status = frame["status"] if batch.has("status") else pl.repeat(GENERATED, len(frame), eager=True)
     has_output = pl.Series(_generated(frame) & batch.present("output_ids"))
     lengths = pl.Series(batch.output.lengths) if batch.has("output_ids") else pl.repeat(None, len(frame), eager=True)
     return pl.DataFrame(
@@ -284,7 +296,7 @@ def _facts(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
             "finish_type": batch.column("finish_type", pl.String),
             "max_new_tokens": batch.samplings["max_new_tokens"],
         }
-    ).cast(dict(_FACTS))  # type: ignore[arg-type]
+    ).cast(dict(_FACTS))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
 
 
 def _frame(findings: list[_Finding]) -> pl.DataFrame:

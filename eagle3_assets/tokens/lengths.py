@@ -4,6 +4,8 @@ What belongs here: figures over columns of lengths. Not here: finding where reas
 """
 
 import base64
+import math
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -19,6 +21,20 @@ _QUANTILES = {"min": 0.0, "p05": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, 
 _BINS, _WIDTH, _HEIGHT = 24, 240, 60
 
 
+def length_figures(lengths: pl.Series) -> dict[str, float]:
+    """What a dataset's band is about: ``median`` and ``p95``, each some output's length, and ``share_under_500``.
+
+    Args:
+        lengths: tokens per output, integers, one at least.
+    """
+    ordered = lengths.sort()
+    return {
+        "median": _quantile(ordered, _QUANTILES["median"]),
+        "p95": _quantile(ordered, _QUANTILES["p95"]),
+        "share_under_500": int((ordered < SHORT).sum()) / len(ordered),
+    }
+
+
 def length_statistics(facts: pl.DataFrame) -> pl.DataFrame:
     """Statistics of whole outputs, of their reasoning and of what follows it.
 
@@ -32,7 +48,7 @@ def length_statistics(facts: pl.DataFrame) -> pl.DataFrame:
     """
     rows = []
     for section in ("output", "reasoning", "answer"):
-        column = facts[section]
+        column = facts[section].sort()
         whole = section == "output"
         rows.append(
             {
@@ -40,35 +56,46 @@ def length_statistics(facts: pl.DataFrame) -> pl.DataFrame:
                 "samples": len(column),
                 "tokens": int(column.sum()),
                 "mean": column.mean(),
-                **{name: column.quantile(q, interpolation="lower") for name, q in _QUANTILES.items()},
-                "share_under_500": (column < SHORT).mean(),
+                **({name: _quantile(column, q) for name, q in _QUANTILES.items()} if len(column) else {}),
+                **(length_figures(column) if len(column) else {}),
                 "cut_off_share": facts["cut_off"].mean() if whole else None,
                 "tool_call_share": facts["tool_call"].mean() if whole else None,
             }
         )
     return pl.DataFrame(
-        [{key: _plain(row[key]) for key in LENGTH_STATISTICS} for row in rows], schema=LENGTH_STATISTICS, strict=False
+        [{key: _plain(row.get(key)) for key in LENGTH_STATISTICS} for row in rows],
+        schema=LENGTH_STATISTICS,
+        strict=False,
     )
 
 
-def band_misses(statistics: pl.DataFrame, band: LengthBand) -> list[str]:
+def band_misses(figures: Mapping[str, float], band: LengthBand) -> list[str]:
     """What lies outside the expected band, one phrase each; empty if all is inside or nothing is expected.
 
     Args:
-        statistics: of :func:`length_statistics`.
+        figures: of :func:`length_figures`, or a row of :func:`length_statistics` that has outputs.
         band: the dataset's expectation.
     """
-    output = statistics.row(0, named=True)
-    figures: tuple[tuple[str, float | None, Band | None, str], ...] = (
-        ("median", output["median"], band.median, ",.0f"),
-        ("p95", output["p95"], band.p95, ",.0f"),
-        ("share under 500", output["share_under_500"], band.share_under_500, ".0%"),
+    expected: tuple[tuple[str, str, Band | None, str], ...] = (
+        ("median", "median", band.median, ",.0f"),
+        ("p95", "p95", band.p95, ",.0f"),
+        ("share_under_500", f"share under {SHORT}", band.share_under_500, ".2%"),
     )
     return [
-        f"{name} {value:{form}} is outside {limits.low:{form}}-{limits.high:{form}}"
-        for name, value, limits, form in figures
-        if value is not None and limits is not None and value not in limits
+        f"{name} {figures[key]:{form}} is outside {limits.low:{form}}-{limits.high:{form}}"
+        for key, name, limits, form in expected
+        if limits is not None and figures[key] not in limits
     ]
+
+
+def expects_lengths(band: LengthBand) -> bool:
+    """Whether a band expects anything at all."""
+    return not (band.median is None and band.p95 is None and band.share_under_500 is None)
+
+
+def figures_text(figures: Mapping[str, float]) -> str:
+    """The figures in words: ``median 471, p95 1,204, 51% under 500``."""
+    return f"median {figures['median']:,.0f}, p95 {figures['p95']:,.0f}, {figures['share_under_500']:.0%} under {SHORT}"
 
 
 def length_verdict(statistics: pl.DataFrame, band: LengthBand) -> str:
@@ -76,10 +103,10 @@ def length_verdict(statistics: pl.DataFrame, band: LengthBand) -> str:
     output = statistics.row(0, named=True)
     if not output["samples"]:
         return "no outputs"
-    figures = f"median {output['median']:,}, p95 {output['p95']:,}, {output['share_under_500']:.0%} under {SHORT}"
-    if band.median is None and band.p95 is None and band.share_under_500 is None:
+    figures = figures_text(output)
+    if not expects_lengths(band):
         return f"{figures}; no band is expected of this dataset"
-    misses = band_misses(statistics, band)
+    misses = band_misses(output, band)
     return f"{figures}: " + ("; ".join(misses) if misses else "inside the expected band")
 
 
@@ -115,6 +142,11 @@ def _svg_url(counts: NDArray[np.int64]) -> str:
         f'<path d="{path}" fill="#4f43dd"/></svg>'
     )
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _quantile(ordered: pl.Series, q: float) -> float:
+    """The nearest real length at or below the quantile."""
+    return float(ordered[math.floor(q * (len(ordered) - 1))])
 
 
 def _plain(value: object) -> object:

@@ -130,11 +130,25 @@ def resolve_profile(
     return _Resolution(spec, tokenizer, vocabulary, vocab_size).profile(frozenset(stop_token_ids))
 
 
+def check_profile(name: str, overrides: Mapping[str, Any]) -> str | None:
+    """What is wrong with a profile's name or overrides whatever the tokenizer; None where nothing is."""
+    try:
+        spec = PROFILES["plain"] if name == "auto" else _named(name)
+        _overridden(spec, overrides)
+    except ProfileError as error:
+        return str(error)
+    return None
+
+
+def _named(name: str) -> ProfileSpec:
+    if name not in PROFILES:
+        raise ProfileError(f"there is no profile {name!r}; built in are: auto, {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
 def _chosen(vocabulary: Mapping[str, int], name: str) -> ProfileSpec:
     if name != "auto":
-        if name not in PROFILES:
-            raise ProfileError(f"there is no profile {name!r}; built in are: auto, {', '.join(PROFILES)}")
-        return PROFILES[name]
+        return _named(name)
     for spec in PROFILES.values():
         if spec.detected_by and all(token in vocabulary for token in spec.detected_by):
             return spec

@@ -3,7 +3,6 @@
 What belongs here: turning text into text. Not here: choosing or decoding it.
 """
 
-import html
 import re
 import unicodedata
 
@@ -15,7 +14,7 @@ _MAYBE_HIDDEN = re.compile(r"[^\x20-\x7e]")
 _BACKTICKS = re.compile(r"`+")
 
 
-def visible(text: str, *, keep_lines: bool = False, limit: int | None = None) -> str:
+def visible(text: str, *, keep_lines: bool = False) -> str:
     """Replaces what a reader would not see, or be misled by, with its name: ``<U+202E>``, a newline with an arrow.
 
     Control, format (bidirectional, zero-width), surrogate and private characters are replaced, emoji joiners are not.
@@ -23,17 +22,8 @@ def visible(text: str, *, keep_lines: bool = False, limit: int | None = None) ->
     Args:
         text: any text.
         keep_lines: whether newlines and tabs stay.
-        limit: longest result in characters, 1 at least; a longer one ends with an ellipsis.
     """
-    if limit is not None and len(text) > limit:
-        text = text[: limit - 1] + "\u2026"  # shortened first: a long text is not worth escaping
-    shown = _MAYBE_HIDDEN.sub(lambda match: _shown(match.group(), keep_lines=keep_lines), text)
-    return shown if limit is None or len(shown) <= limit else shown[: limit - 1] + "\u2026"
-
-
-def html_text(text: str, *, keep_lines: bool = False) -> str:
-    """Text for HTML, in an element or a quoted attribute."""
-    return html.escape(visible(text, keep_lines=keep_lines), quote=True)
+    return _MAYBE_HIDDEN.sub(lambda match: _shown(match.group(), keep_lines=keep_lines), text)
 
 
 def markdown_code(text: str, *, in_table: bool = False) -> str:

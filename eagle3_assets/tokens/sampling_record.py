@@ -3,11 +3,10 @@
 What belongs here: one parse for each different record. Not here: what the values ought to be.
 """
 
-import json
-
 import polars as pl
 
 from eagle3_assets.config import Sampling
+from eagle3_assets.strict_json import StrictJsonError, parse
 
 _FACTS = {"record": pl.String, "max_new_tokens": pl.Int64, "fault": pl.String}
 
@@ -31,9 +30,9 @@ def _read(record: str | None) -> tuple[int | None, str | None]:
     if record is None:
         return None, "no sampling parameters are recorded"
     try:
-        values = json.loads(record)
-    except json.JSONDecodeError as error:
-        return None, f"the record is not JSON (character {error.pos})"
+        values = parse(record.encode())
+    except StrictJsonError as error:
+        return None, f"the record {error}"
     if not isinstance(values, dict):
         return None, "the record is no JSON object"
     cap = values.get("max_new_tokens")

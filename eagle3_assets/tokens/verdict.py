@@ -45,7 +45,7 @@ class Verdict:
     @property
     def severity(self) -> Literal["ERROR", "WARN"] | None:
         """How loudly a check says it; None where it passed or was not judged."""
-        return {"failed": "ERROR", "warned": "WARN"}.get(self.status)  # type: ignore[return-value]
+        return {"failed": "ERROR", "warned": "WARN"}.get(self.status)  # type: ignore[return-value] # a literal from a dict is a str to mypy
 
     @property
     def summary(self) -> str:
@@ -77,6 +77,8 @@ class Report:
     quarantined: frozenset[str]
     """Ids of the samples which must not be exported (or, for prompts, not be sent)."""
     quarantine_limit: float
+    without_result: str | None = None
+    """Why there was nothing to judge though there were rows."""
 
     def __getitem__(self, law: str) -> Verdict:
         """The verdict of the law of that name.
@@ -91,8 +93,8 @@ class Report:
 
     @property
     def nothing_judged(self) -> bool:
-        """Whether no law could say anything, as over an empty file: no reason to trust it."""
-        return all(verdict.status == "not_judged" for verdict in self.verdicts)
+        """Whether no law about single rows could say anything, as over an empty file: no reason to trust it."""
+        return all(v.status == "not_judged" for v in self.verdicts if v.law.scope == "row")
 
     @property
     def quarantined_share(self) -> float:
@@ -101,13 +103,19 @@ class Report:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why the partition must not be used, one text for each reason, with what to do; empty if it may be."""
+        """Why the partition must not be used, one text for each reason, with what to do; empty if it may be.
+
+        A partition without any row may be: so is a shard which no conversation fell to.
+        """
         refused = [v for v in self.verdicts if v.refuses]
         texts = [f"{v.law.name}: {v.summary} {v.law.meaning} {v.law.remedy}" for v in refused]
         if not any(v.effect == "quarantine" for v in refused) and self.quarantined_share > self.quarantine_limit:
             texts.append(
                 f"quarantine: {len(self.quarantined):,} of {self.rows:,} samples ({self.quarantined_share:.2%}) break"
-                " one"
-                f" law or another, more than the dataset's quarantine_limit of {self.quarantine_limit:.2%}."
+                f" one law or another, more than the dataset's quarantine_limit of {self.quarantine_limit:.2%}."
             )
+        if self.without_result is not None:
+            texts.append(f"nothing judged: {self.without_result}; each row's reason says why.")
+        elif self.rows and self.nothing_judged:
+            texts.append(f"nothing judged: no law could say anything of any of the {self.rows:,} rows.")
         return tuple(texts)

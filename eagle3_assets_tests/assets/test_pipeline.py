@@ -23,7 +23,7 @@ from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.running import PartitionRun, materialize
-from eagle3_assets.storage.files import sealed_generations, write_parquet
+from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_parquet
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker, demo_rows, write_jsonl
 
@@ -246,6 +246,91 @@ def test_a_source_that_changed_is_noticed(
     assert "the source has changed" in (evaluation.description or "")
 
 
+def test_a_template_that_refuses_everything_is_not_called_good(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    (tmp_path / "strict.jinja").write_text("{{ raise_exception('never') }}", encoding="utf-8")
+    made = run(make_project(target={"model": "demo", "chat_template": "strict.jinja"}), instance)
+    assert not made.good
+    assert not any(check.status == "passed" for check in made.checks if check.asset == "raw_generations")
+    [failure] = made.failures
+    assert failure.startswith("raw_generations: nothing is generated: ")
+
+
+def test_samples_whose_conversation_is_gone_are_refused(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    project = make_project()
+    run(project, instance)
+    write_jsonl(tmp_path / "prompts.jsonl", demo_rows("function_calling", 3))
+    said = failures(run_some(project, instance, "prompts", "training_samples"))
+    assert "no prompts of the source any more" in said["training_samples"]
+    # Nor is anything generated for prompts that are not the source's.
+    said = failures(run_some(project, instance, "raw_generations"))
+    assert "prompts_accounted" in said["raw_generations"]
+
+
+def test_prompts_that_the_template_refuses_now_are_not_sent(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    run_some(make_project(), instance, "prompts", "tokenized_prompts")
+    (tmp_path / "strict.jinja").write_text("{{ raise_exception('never') }}", encoding="utf-8")
+    project = make_project(target={"model": "demo", "chat_template": "strict.jinja"})
+    said = failures(run_some(project, instance, "raw_generations"))
+    assert "prompt_reproducible" in said["raw_generations"]
+
+
+def test_a_damaged_page_of_the_sealed_file_is_one_clear_failure(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    project = make_project()
+    run(project, instance)
+    path = Path(str(sealed_generations(project.layout, "d").path))
+    data = bytearray(path.read_bytes())
+    data[4:2000] = b"\xff" * 1996
+    path.write_bytes(bytes(data))
+    said = failures(run_some(project, instance, "decoded_previews", "training_samples"))
+    assert set(said) == {"decoded_previews", "training_samples"}
+    assert all("Restore it from a copy" in text for text in said.values()), said
+
+
+def test_failed_prompts_are_asked_again_when_told(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project()
+    run(project, instance)
+    rows, path = raw(project), sealed_generations(project.layout, "d").path
+    failed = pl.col("sample_id") == rows["sample_id"][1]
+    harmed = rows.with_columns(
+        status=pl.when(failed).then(pl.lit("failed")).otherwise("status"),
+        reason=pl.when(failed).then(pl.lit("the server was gone")).otherwise("reason"),
+        output_ids=pl.when(~failed).then("output_ids"),
+    )
+    write_parquet(harmed, path)
+    refused = run(project, instance)
+    assert statuses(refused)["conservation"] == "failed"
+    assert (refused.generated, refused.kept) == (0, 4)
+    again = run(project, instance, retry_failed=True)
+    assert again.good, again
+    assert (again.generated, again.kept) == (1, 3)
+    assert raw(project)["output_ids"].to_list() == rows["output_ids"].to_list()
+
+
+def test_the_whole_pipeline_on_an_object_store(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project(demo_rows("chat", 2), storage={"root": "memory://bucket/eagle3"})
+    assert run(project, instance).good
+    samples = scan_parquet(project.layout.asset_file("training_samples", "d"), asset="training_samples").collect()
+    assert len(samples) == 2
+    assert run(project, instance).kept == 2
+
+
+def test_a_source_id_is_shown_as_text(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    row = {**demo_rows("chat", 1)[0], "id": "![x](http://evil/p.png) [click](http://evil)"}
+    assert run(make_project([row]), instance).good
+    event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))
+    assert event and event.asset_materialization
+    shown = str(event.asset_materialization.metadata["preview_1"].value)
+    assert shown.startswith("` ![x](http://evil/p.png) [click](http://evil):1:0 `")
+
+
 def test_an_empty_source_makes_empty_frames_and_an_error(
     make_project: ProjectMaker, instance: dg.DagsterInstance
 ) -> None:
@@ -262,7 +347,10 @@ def test_an_empty_source_makes_empty_frames_and_an_error(
         ({"model": "nowhere"}, "there is no directory"),
         ({"model": "."}, "config.json: cannot be read: No such file"),
         ({"model": "demo", "tokenizer": "nowhere"}, "target.tokenizer: there is no directory"),
-        ({"model": "demo", "profile": "nobody"}, "target.profile: there is no profile 'nobody'"),
+        (
+            {"model": "demo", "profile": "chatml"},
+            "target.profile: profile 'chatml': the tokenizer has no token '<|im_start|>'",
+        ),
         ({"model": "demo", "chat_template": "nowhere.jinja"}, "target.chat_template: there is no file"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eagle3_assets.config import Sampling, TransformersEngineSettings
+from eagle3_assets.config import Dataset, Sampling, TransformersEngineSettings
 from eagle3_assets.engines.base import (
     Description,
     EngineError,
@@ -21,6 +21,10 @@ from eagle3_assets.engines.base import (
     RequestRefusedError,
 )
 from eagle3_assets.engines.transformers import TransformersEngine
+from eagle3_assets.partitions import dataset_partitions
+from eagle3_assets.prompts.render import tokenize_rows
+from eagle3_assets.prompts.rows import read_partition
+from eagle3_assets_tests.conftest import DEMO
 from eagle3_assets_tests.engines.conftest import CONFIG_EOS, CONTEXT, GENERATION_EOS, VOCAB, make_checkpoint
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=20)
@@ -81,6 +85,32 @@ def test_a_row_does_not_depend_on_its_batch(checkpoint: Path, sampling: Sampling
     assert [reply.output_ids for reply in backwards] == alone
 
 
+def demo_prompts() -> list[list[int]]:
+    """All prompts of the packaged demo, rendered by its own chat template."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO / "model")
+    found: list[list[int]] = []
+    for source in sorted((DEMO / "prompts").glob("*.jsonl")):
+        (whole, _) = dataset_partitions(Dataset(name="d", source=str(source)))
+        rows = tokenize_rows(tokenizer, read_partition(whole, 0).rows, thinking=True)
+        assert set(rows["status"]) == {"ready"}
+        found += rows["prompt_ids"].to_list()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_no_demo_prompt_depends_on_its_batch() -> None:
+    """Greedy, token for token: alone, and with 31 others of other lengths."""
+    greedy = Sampling(temperature=0.0, max_new_tokens=160)
+    requests = [request(i, ids, greedy) for i, ids in enumerate(demo_prompts())]
+    assert len(requests) == 120
+    alone = [reply.output_ids for reply in generations(DEMO / "model", requests, batch_size=1)]
+    assert [reply.output_ids for reply in generations(DEMO / "model", requests, batch_size=32)] == alone
+    assert len({tuple(ids) for ids in alone}) > 100
+
+
 def test_greedy_is_the_argmax_of_a_plain_forward_pass(checkpoint: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
@@ -100,6 +130,20 @@ def test_seeds_decide_what_is_sampled(checkpoint: Path) -> None:
     replies = generations(checkpoint, [request(i, ids, SAMPLED) for i in (1, 2, 3, 1)])
     assert replies[0].output_ids == replies[3].output_ids
     assert len({tuple(reply.output_ids) for reply in replies}) == 3
+
+
+def test_a_draw_of_exactly_zero_is_no_fault(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def zero(noise: torch.Tensor, **_: Any) -> torch.Tensor:
+        return noise.zero_()
+
+    ids = prompts(1)[0]
+    greedy = generations(checkpoint, [request(0, ids)])[0]
+    monkeypatch.setattr(torch.Tensor, "exponential_", zero)
+    sampled = GREEDY.model_copy(update={"temperature": 1.0})
+    # Where every token has the same luck, the likeliest wins.
+    assert generations(checkpoint, [request(0, ids, sampled)])[0].output_ids == greedy.output_ids
 
 
 def test_samples_follow_the_models_distribution(checkpoint: Path) -> None:
@@ -393,7 +437,7 @@ def _save_tokenizer(path: Path, eos: int) -> None:
     from transformers import PreTrainedTokenizerFast
 
     words = {f"w{i}": i for i in range(VOCAB)}
-    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    tokenizer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call] # transformers' own
         tokenizer_object=Tokenizer(models.WordLevel(words, "w0")), eos_token=f"w{eos}"
     )
     tokenizer.save_pretrained(path)

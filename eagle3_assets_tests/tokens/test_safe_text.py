@@ -1,11 +1,10 @@
-import html
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.tokens.safe_text import html_text, markdown_block, markdown_code, visible
+from eagle3_assets.tokens.safe_text import markdown_block, markdown_code, visible
 
 
 @pytest.mark.parametrize(
@@ -28,21 +27,6 @@ def test_visible(text: str, shown: str) -> None:
 
 def test_visible_keeps_lines_on_request() -> None:
     assert visible("a\n\tb\r", keep_lines=True) == "a\n\tb<U+000D>"
-
-
-@given(st.text(max_size=40), st.integers(1, 20))
-def test_limit(text: str, limit: int) -> None:
-    short = visible(text, limit=limit)
-    assert len(short) <= limit
-    if len(visible(text)) <= limit:
-        assert short == visible(text)
-
-
-@given(st.text())
-def test_html_holds_no_markup_and_loses_nothing(text: str) -> None:
-    shown = html_text(text)
-    assert not set(shown) & set("<>\"'")
-    assert html.unescape(shown) == visible(text)
 
 
 @given(st.text(alphabet="a`|\n <", min_size=1))

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, tools
 from eagle3_assets.tokens.laws.base import Asset, Effect, Law, PartitionLaw, RowLaw
 
-__all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of"]
+__all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
 
 LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.TOKENIZER_CANARY,
+    prompts.PROMPTS_ACCOUNTED,
     prompts.PROMPT_REPRODUCIBLE,
     prompts.PROMPT_SUFFIX,
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
@@ -44,17 +45,22 @@ def laws_of(asset: Asset) -> tuple[RowLaw | PartitionLaw, ...]:
     return tuple(law for law in LAWS if law.asset == asset)
 
 
+def lowerable_laws() -> list[str]:
+    """Names of the laws that a target's habit may break, in order: a config's ``law_effects`` may lower these."""
+    return [law.name for law in LAWS if law.lowerable]
+
+
 def effective(law_effects: Mapping[str, str] | None = None) -> dict[str, Effect]:
     """Every law's effect after a config's ``law_effects``, by name.
 
     Raises:
-        ValueError: a name is no law, or its effect is not to quarantine: only that can be lowered to warn.
+        ValueError: a name is no law, or one that cannot be lowered to warn.
     """
     effects: dict[str, Effect] = {law.name: law.effect for law in LAWS}
-    lowerable = [name for name, effect in effects.items() if effect == "quarantine"]
+    lowerable = lowerable_laws()
     for name in law_effects or {}:
         if name not in lowerable:
-            why = f"is about more than single rows ({effects[name]})" if name in effects else "is not a law"
+            why = f"is no matter of a target's habit ({effects[name]})" if name in effects else "is not a law"
             raise ValueError(f"law_effects: {name!r} {why}; these can be lowered to warn: {', '.join(lowerable)}")
         effects[name] = "warn"
     return effects

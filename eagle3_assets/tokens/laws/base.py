@@ -13,6 +13,7 @@ import polars as pl
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import Ints, Mask
 from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.safe_text import visible
 
 Asset = Literal["tokenized_prompts", "raw_generations"]
 Scope = Literal["row", "partition"]
@@ -77,6 +78,16 @@ class PartitionJudgement:
     """Whether anything could be."""
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 fault``, ``2 faults``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown_name(sample: str | None) -> str:
+    """A sample's name, safe to show."""
+    return visible(sample) if sample else "a row without sample id"
+
+
 def always(context: Context) -> str | None:  # noqa: ARG001 - the form of a condition
     """The condition of a law that needs nothing but the rows."""
     return None
@@ -99,6 +110,8 @@ class Law:
     """Public reports of faults that break it, as ``owner/repository#number``."""
     unless: Callable[[Context], str | None] = always
     """Why the law cannot be judged in a context; None where it can."""
+    lowerable: bool = False
+    """Whether breaking it can be a target's habit, so that the config may lower it to warn. Only for ``quarantine``."""
 
     @property
     def scope(self) -> Scope:
@@ -176,6 +189,11 @@ def needs_tokenizer(context: Context) -> str | None:
 def needs_current_prompts(context: Context) -> str | None:
     """Condition of the laws that compare with the prompts there are now."""
     return None if context.current_prompts is not None else "the tokenized prompts are not at hand"
+
+
+def needs_source_sample_ids(context: Context) -> str | None:
+    """Condition of the law that compares with the samples of ``prompts``."""
+    return None if context.source_sample_ids is not None else "the prompts are not at hand"
 
 
 def needs_rerendered_prompts(context: Context) -> str | None:

@@ -1,11 +1,11 @@
 """Laws about how an output ends: finish types, stop ids, caps."""
 
-import json
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_stop_ids
 
@@ -124,8 +124,8 @@ def _stop_fault(batch: Batch, matched: str | None, number: int, last: int) -> st
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any JSON value, or the text itself
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse(text.encode())
+    except StrictJsonError:
         return text
 
 
@@ -214,6 +214,7 @@ NOT_STOP_ONLY = RowLaw(
     definition="An output is more than the stop token.",
     asset="raw_generations",
     effect="quarantine",
+    lowerable=True,
     meaning="There is nothing in it for a drafter to learn but to end at once, and it usually points at a wrong"
     " prompt.",
     remedy="Look at the prompts of these samples: an answer may already be in them, or the generation suffix is wrong.",

@@ -2,18 +2,12 @@
 
 from collections.abc import Iterable
 
-import numpy as np
 import polars as pl
 
-from eagle3_assets.config import Band
-from eagle3_assets.tokens.batch import CUT_OFF
-from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.tokens.batch import CUT_OFF, FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw
-from eagle3_assets.tokens.lengths import SHORT
-from eagle3_assets.tokens.safe_text import visible
-
-GENERATED, FAILED, REFUSED = "generated", "failed", "refused_prompt"
+from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, shown_name
+from eagle3_assets.tokens.lengths import SHORT, band_misses, expects_lengths, figures_text, length_figures
 
 CUT_OFF_REMARK = 0.10
 """Share of cut-off outputs from which the check asks a person to look; below it the figure is only shown."""
@@ -32,10 +26,13 @@ def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgem
     if prompts is not None:
         faults += _against_prompts(by_id, prompts.digests.keys(), prompts.ready)
     generated, sent = _coverage(by_id, context)
-    share = generated / sent if sent else 1.0
-    details = [f"{_count(len(faults), 'fault')}, first {_named(faults[0][0])}: {faults[0][1]}"] if faults else []
-    short = share < context.coverage
-    if short:
+    share = generated / sent if sent else 0.0
+    details = [f"{counted(len(faults), 'fault')}, first {shown_name(faults[0][0])}: {faults[0][1]}"] if faults else []
+    all_refused = (len(by_id) if prompts is None else len(prompts.digests)) if not sent else 0
+    short = share < context.coverage or all_refused > 0
+    if all_refused:
+        details.append(f"no prompt was sent: all {all_refused:,} were refused")
+    elif short:
         details.append(
             f"only {generated:,} of {sent:,} sent prompts have an output ({share:.2%} of {context.coverage:.2%})"
         )
@@ -50,26 +47,13 @@ def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgem
 
 def judge_length_band(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
     """Compares the outputs' lengths with the band that the dataset expects."""
-    lengths = facts["output_tokens"].drop_nulls().to_numpy()
+    lengths = facts["output_tokens"].drop_nulls()
     if not len(lengths):
         return PartitionJudgement(0, reason="there is no generated row", judged=False)
     figures = length_figures(lengths)
-    outside = [
-        f"{name} is {figures[name]:,.4g}, expected {band.low:,.4g} to {band.high:,.4g}"
-        for name, band in _bands(context).items()
-        if figures[name] not in band
-    ]
-    stated = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
-    return PartitionJudgement(len(outside), tuple(outside) or (f"within the band: {stated}",), figures=figures)
-
-
-def length_figures(lengths: Ints) -> dict[str, float]:
-    """Median, 95th percentile (each some output's length) and share of short outputs of a non-empty int64 array."""
-    return {
-        "median": float(np.quantile(lengths, 0.5, method="lower")),
-        "p95": float(np.quantile(lengths, 0.95, method="lower")),
-        "share_under_500": float((lengths < SHORT).mean()),
-    }
+    outside = band_misses(figures, context.length_band)
+    stated = figures_text(figures)
+    return PartitionJudgement(len(outside), tuple(outside) or (f"{stated}: inside the band",), figures=figures)
 
 
 def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -111,12 +95,6 @@ def _coverage(by_id: pl.DataFrame, context: Context) -> tuple[int, int]:
     return len(generated.filter(pl.col("sample_id").is_in(list(prompts.ready)))), len(prompts.ready)
 
 
-def _bands(context: Context) -> dict[str, Band]:
-    band = context.length_band
-    named = {"median": band.median, "p95": band.p95, "share_under_500": band.share_under_500}
-    return {name: value for name, value in named.items() if value is not None}
-
-
 def _foreign_cap(cut: pl.DataFrame) -> int | None:
     """The one length of all cut-off outputs (two at least) where it is not their recorded cap."""
     lengths = cut["output_tokens"].unique()
@@ -127,35 +105,26 @@ def _foreign_cap(cut: pl.DataFrame) -> int | None:
 
 
 def _has_band(context: Context) -> str | None:
-    return None if _bands(context) else "the dataset expects no lengths (length_band)"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _named(sample: str | None) -> str:
-    return visible(sample) if sample else "a row without sample id"
+    return None if expects_lengths(context.length_band) else "the dataset expects no lengths (length_band)"
 
 
 CONSERVATION = PartitionLaw(
     name="conservation",
-    definition="Every prompt has exactly one row in one terminal state, there are no other rows, and enough sent"
-    " prompts have an"
-    " output.",
+    definition="Every prompt has exactly one row in one terminal state, there are no other rows, some prompts were"
+    " sent, and enough of those have an output.",
     asset="raw_generations",
     effect="refuse",
     meaning="Samples were lost or doubled, so the data is not the dataset that the config names, and the loss may not"
     " be random.",
     remedy="Materialize the partition again: it generates only what is missing; failed rows are asked again with"
-    " retry_failed.",
+    " retry_failed; why prompts were refused stands in tokenized_prompts.",
     causes=("deepseek-ai/DeepSpec#28", "NousResearch/hermes-agent#112575"),
     judge=judge_conservation,
 )
 
 LENGTH_BAND = PartitionLaw(
     name="length_band",
-    definition="Median, 95th percentile and share under 500 tokens lie in the dataset's expected band.",
+    definition=f"Median, 95th percentile and share under {SHORT} tokens lie in the dataset's expected band.",
     asset="raw_generations",
     effect="warn",
     meaning="The outputs are longer or shorter than expected: often a cap, a missing thinking mode or another kind of"

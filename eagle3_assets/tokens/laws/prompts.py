@@ -1,5 +1,6 @@
 """Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,10 +14,13 @@ from eagle3_assets.tokens.laws.base import (
     PartitionLaw,
     RowJudgement,
     RowLaw,
+    counted,
     find,
     needs_rerendered_prompts,
+    needs_source_sample_ids,
     needs_suffixes,
     needs_tokenizer,
+    shown_name,
 )
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 from eagle3_assets.tokens.profile_spec import Mode
@@ -33,25 +37,50 @@ def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJu
 
 
 def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
-    """Compares prompts with those rendered again, row by row."""
+    """Compares prompts with those rendered again, row by row; one that is not rendered any more is another one."""
     again = batch.context.rerendered_prompts
     assert again is not None  # noqa: S101 - the law's condition
-    ids = pl.DataFrame({"sample_id": batch.sample_ids})
-    joined = ids.join(
-        again.select("sample_id", "prompt_ids").unique("sample_id"), on="sample_id", how="left", maintain_order="left"
+    sample = again.select("sample_id", "prompt_ids", pl.lit(value=True).alias("judged"))
+    joined = pl.DataFrame({"sample_id": batch.sample_ids}).join(
+        sample.unique("sample_id", keep="first"), on="sample_id", how="left", maintain_order="left"
     )
+    judged = joined["judged"].fill_null(value=False).to_numpy()
     rendered = TokenColumn.from_series(joined["prompt_ids"])
-    judged = ~rendered.null_rows
-    departs = np.where(judged, batch.prompt.first_difference(rendered), -1)
+    gone = judged & rendered.null_rows
+    departs = np.where(judged & ~gone, batch.prompt.first_difference(rendered), -1)
 
-    def detail(row: int) -> str:
+    def nothing(row: int) -> str:
         return (
-            f"rendered again it has {rendered.lengths[row]} ids instead of {batch.prompt.lengths[row]}, the first"
-            " difference"
-            f" at index {departs[row]}"
+            f"rendering it again gives nothing instead of {batch.prompt.lengths[row]} ids: the chat template refuses"
+            " it now, or prompts has no such sample any more"
         )
 
-    return RowJudgement(judged, (find(departs >= 0, detail, departs),))
+    def other(row: int) -> str:
+        return (
+            f"rendered again it has {rendered.lengths[row]} ids instead of {batch.prompt.lengths[row]}, the first"
+            f" difference at index {departs[row]}"
+        )
+
+    return RowJudgement(judged, (find(gone, nothing), find(departs >= 0, other, departs)))
+
+
+def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
+    """Compares the sample ids with those of the prompts that there are now."""
+    expected = context.source_sample_ids
+    assert expected is not None  # noqa: S101 - the law's condition
+    if not len(facts) and not expected:
+        return PartitionJudgement(0, reason="there are no prompts", judged=False)
+    times = Counter(facts["sample_id"].fill_null(""))
+    faults = [(i, f"{n} rows with this sample id") for i, n in times.items() if n > 1]
+    faults += [(i, "prompts has no such sample") for i in times if i not in expected]
+    faults += [(i, "tokenized_prompts has no row for it") for i in sorted(expected - times.keys())]
+    if not faults:
+        return PartitionJudgement(0, (f"all {len(expected):,} samples of prompts have one row",))
+    kinds = Counter(text for _, text in faults)
+    first = f"{shown_name(faults[0][0])}: {faults[0][1]}"
+    kinds_said = ", ".join(f"{number:,} times {text}" for text, number in kinds.items())
+    said = f"{counted(len(faults), 'fault')}, first {first} (in all {kinds_said})"
+    return PartitionJudgement(len(faults), (said,), tuple(faults))
 
 
 def judge_prompt_suffix(batch: Batch) -> RowJudgement:
@@ -119,6 +148,18 @@ TOKENIZER_CANARY = PartitionLaw(
     causes=("huggingface/transformers#45356",),
     judge=judge_tokenizer_canary,
     unless=needs_tokenizer,
+)
+
+PROMPTS_ACCOUNTED = PartitionLaw(
+    name="prompts_accounted",
+    definition="The samples of tokenized_prompts are those of prompts, each of them once.",
+    asset="tokenized_prompts",
+    effect="block",
+    meaning="The tokenized prompts are of another state of the dataset: what is generated would not be what the config"
+    " names.",
+    remedy="Materialize tokenized_prompts again.",
+    judge=judge_prompts_accounted,
+    unless=needs_source_sample_ids,
 )
 
 PROMPT_REPRODUCIBLE = RowLaw(

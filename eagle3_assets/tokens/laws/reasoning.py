@@ -74,6 +74,7 @@ REASONING_CLOSED = RowLaw(
     " by tool markup.",
     asset="raw_generations",
     effect="quarantine",
+    lowerable=True,
     meaning="A parser removed or doubled the end of reasoning, and a drafter would never learn where the target stops"
     " thinking.",
     remedy="Generate through the raw endpoint without a reasoning parser; if this target does so itself, lower the"
@@ -91,6 +92,7 @@ REASONING_NOT_REOPENED = RowLaw(
     definition="Where the prompt opened reasoning, the output has no start-of-reasoning id.",
     asset="raw_generations",
     effect="quarantine",
+    lowerable=True,
     meaning="The start of reasoning was put there by software or the target lost its thread: not how it opens in"
     " service.",
     remedy="Check that nothing adds the start of reasoning to outputs and that prompt and template fit the target.",

@@ -5,13 +5,11 @@ import polars as pl
 
 from eagle3_assets.identity import ids_sha256
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Ints, TokenColumn
+from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, TokenColumn
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, find
 
 LOGPROB_IDS = "output_logprob_ids"
 """A column that some sources have beside the contract's: the ids that the log-probabilities are of."""
-
-_INT32 = np.iinfo(np.int32)
 
 
 def judge_logprobs_agree(batch: Batch) -> RowJudgement:
@@ -57,7 +55,7 @@ def judge_stored_as_captured(batch: Batch) -> RowJudgement:
     """Hashes the ids again, a row at a time."""
     captured, recorded = batch.column("ids_sha256", pl.String), batch.present("ids_sha256")
     prompt, output = batch.prompt, batch.output
-    wide = (prompt.outside(_INT32.min, _INT32.max + 1).count() + output.outside(_INT32.min, _INT32.max + 1).count()) > 0
+    wide = (prompt.outside(MIN_ID, MAX_ID + 1).count() + output.outside(MIN_ID, MAX_ID + 1).count()) > 0
     rows = [
         row
         for row, (expected, is_wide) in enumerate(zip(captured, wide.tolist(), strict=True))
@@ -112,7 +110,7 @@ STORED_AS_CAPTURED = RowLaw(
     asset="raw_generations",
     effect="refuse",
     meaning="The stored ids were changed after capture: by an edit, a faulty disk or a tool that rewrote the file.",
-    remedy="Restore the file from a copy, or delete the changed rows and materialize the partition again.",
+    remedy="Restore the file from a copy, or materialize raw_generations with regenerate.",
     judge=judge_stored_as_captured,
     columns=("prompt_ids", "output_ids", "ids_sha256"),
     nothing="no row records a hash",
