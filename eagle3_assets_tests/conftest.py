@@ -9,9 +9,14 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from hypothesis import settings
 
 from eagle3_assets.config import STORAGE_VARIABLE, load_config
 from eagle3_assets.project import Project
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 DEMO = Path(str(files("eagle3_assets.demo")))
 

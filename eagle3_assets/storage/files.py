@@ -10,11 +10,9 @@ import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS, SCHEMAS
-from eagle3_assets.files import local_path, publish
+from eagle3_assets.files import ZSTD_LEVEL, local_path, publish
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
-
-COMPRESSION_LEVEL = 3
 
 
 class StorageError(Exception):
@@ -34,7 +32,7 @@ def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
         with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
             finished = Path(scratch) / path.name
             data.lazy().sink_parquet(
-                finished, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP_ROWS
+                finished, compression="zstd", compression_level=ZSTD_LEVEL, row_group_size=ROW_GROUP_ROWS
             )
             publish(finished, path)
     except (OSError, pl.exceptions.ComputeError) as error:
