@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from eagle3_assets.generating import Wishes
 from eagle3_assets.project import Project
 from eagle3_assets.storage.files import StorageError
+from eagle3_assets.tokens.safe_text import plain_text
 from eagle3_assets.tokens.verdict import Status
 
 if TYPE_CHECKING:
@@ -174,4 +175,6 @@ def _check(evaluation: "dg.AssetCheckEvaluation") -> CheckOutcome:
         said = "passed"
     else:
         said = "failed" if evaluation.severity.value == "ERROR" else "warned"
-    return CheckOutcome(evaluation.asset_key.path[-1], evaluation.check_name, said, evaluation.description or "")
+    return CheckOutcome(
+        evaluation.asset_key.path[-1], evaluation.check_name, said, plain_text(evaluation.description or "")
+    )

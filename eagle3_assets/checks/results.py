@@ -10,7 +10,7 @@ from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.evidence import Evidence, collect_evidence, evidence_markdown
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.laws.base import Asset, Law
-from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.safe_text import markdown_text, visible
 from eagle3_assets.tokens.verdict import Report, Verdict
 
 SHOWN = 5
@@ -60,7 +60,7 @@ def check_results(report: Report, frame: pl.LazyFrame, context: Context) -> Iter
             check_name=verdict.law.name,
             passed=verdict.status == "passed",
             severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "ERROR" else dg.AssetCheckSeverity.WARN,
-            description=_said(verdict),
+            description=markdown_text(visible(_said(verdict))),
             metadata=_metadata(verdict, evidence),
         )
 

@@ -8,6 +8,7 @@ import polars as pl
 from eagle3_assets.assets.common import failing_clearly, partitions_definition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptRows, read_partition
+from eagle3_assets.tokens.safe_text import markdown_text, visible
 
 ACCOUNTED = "source_rows_accounted"
 SHOWN = 20
@@ -49,14 +50,14 @@ def accounted(found: PromptRows, *, changed: bool) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=not (refused or nothing or changed),
         severity=dg.AssetCheckSeverity.ERROR if nothing else dg.AssetCheckSeverity.WARN,
-        description=said + ".",
+        description=markdown_text(visible(said + ".")),
         metadata={
             "lines": found.lines,
             "refused": refused,
             "in_other_partitions": found.elsewhere,
             "refused_lines": dg.MetadataValue.table(
                 [
-                    dg.TableRecord({"source": r.source, "line": r.line, "reason": r.reason})
+                    dg.TableRecord({"source": r.source, "line": r.line, "reason": visible(r.reason)})
                     for r in found.refused[:SHOWN]
                 ],
                 schema=dg.TableSchema(

@@ -12,6 +12,8 @@ _JOINERS = "\u200c\u200d"
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _MAYBE_HIDDEN = re.compile(r"[^\x20-\x7e]")
 _BACKTICKS = re.compile(r"`+")
+_MARKUP = re.compile(r"[\\`*\[\]<>|&]")
+_ESCAPED = re.compile(r"\\([\\`*\[\]<>|&])")
 
 
 def visible(text: str, *, keep_lines: bool = False) -> str:
@@ -46,6 +48,16 @@ def markdown_block(text: str) -> str:
     """Text as a fenced code block of Markdown, newlines kept; the fence is longer than any run of backticks inside."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}text\n{visible(text, keep_lines=True)}\n{fence}"
+
+
+def markdown_text(text: str) -> str:
+    """Text for a sentence of Markdown: what would be markup or HTML is escaped. :func:`plain_text` takes it back."""
+    return _MARKUP.sub(r"\\\g<0>", text)
+
+
+def plain_text(markdown: str) -> str:
+    """What :func:`markdown_text` was made of."""
+    return _ESCAPED.sub(r"\1", markdown)
 
 
 def _longest_run(text: str) -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.tokens.safe_text import markdown_block, markdown_code, visible
+from eagle3_assets.tokens.safe_text import markdown_block, markdown_code, markdown_text, plain_text, visible
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,12 @@ def test_block_ends_where_it_should(text: str) -> None:
     assert lines[-1] == fence
     assert all(not line.startswith(fence) for line in lines[1:-1])
     assert "\n".join(lines[1:-1]) == text
+
+
+@given(st.text())
+def test_a_sentence_of_markdown_comes_back_as_it_was(text: str) -> None:
+    assert plain_text(markdown_text(text)) == text
+
+
+def test_markup_in_a_sentence_is_text() -> None:
+    assert markdown_text("</think> (7) and [a](b) `c` *d*") == r"\</think\> (7) and \[a\](b) \`c\` \*d\*"
