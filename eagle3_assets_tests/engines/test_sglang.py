@@ -248,6 +248,13 @@ def test_two_servers_share_the_work_by_their_speed(tmp_path: Path, server: Fault
     assert server.answered - before[0] > 2 * (other.answered - before[1]) > 0
 
 
+def test_few_prompts_are_shared_too(tmp_path: Path, server: FaultServer, other: FaultServer) -> None:
+    server.delay_s = 0.05
+    other.health_delay_s = 0.2  # the first to answer must not get everything
+    generate(tmp_path, prompt_frame(8), engine_of(server, other))
+    assert (server.answered, other.answered) == (4, 4)
+
+
 def test_no_server_gets_more_than_was_configured(tmp_path: Path, server: FaultServer) -> None:
     server.delay_s = 0.005
     generate(tmp_path, prompt_frame(50), engine_of(server, max_in_flight=3))

@@ -93,6 +93,8 @@ class Pool:
         self._known: list[tuple[str, Facts]] = []
         """Endpoint and facts of servers that were agreed on: the first is what others are compared with."""
         self._waiting: deque[asyncio.Future[Server]] = deque()
+        self._opened = False
+        """Until every server was asked nobody is served: the first to answer would get everything."""
         self._failure: EngineUnavailableError | None = None
         self._back = asyncio.Event()
         """Set while a server is in use, and when there is no hope left for one."""
@@ -137,6 +139,8 @@ class Pool:
                 self._start(self._probe(server))
             else:
                 raise answer
+        self._opened = True
+        self._hand_out()
         self._start(self._check_now_and_then())
         self._look_for_the_living()
         if not await self.some_live() and self._failure is not None:
@@ -199,7 +203,7 @@ class Pool:
         """A server with room, its request already counted."""
         if self._failure is not None:
             raise self._failure
-        server = None if self._waiting else self._roomiest()
+        server = self._roomiest() if self._opened and not self._waiting else None
         if server is not None:
             server.in_flight += 1
             server.sent += 1
@@ -221,7 +225,7 @@ class Pool:
 
     def _hand_out(self) -> None:
         """Gives what room there is to those who wait, in their order."""
-        while self._waiting:
+        while self._opened and self._waiting:
             if self._waiting[0].done():  # cancelled
                 self._waiting.popleft()
                 continue
