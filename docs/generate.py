@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from eagle3_assets.config import Eagle3Config, inner_model
+from eagle3_assets.config import Eagle3Config, inner_models
 from eagle3_assets.contract import COLUMN_MEANINGS, SCHEMAS
 from eagle3_assets.tokens.laws import LAWS
 
@@ -88,11 +88,14 @@ PAGES = {"laws.md": laws_page, "configuration.md": configuration_page, "data.md"
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:
     for name, field in model.model_fields.items():
-        inner = inner_model(field.annotation)
+        inner = inner_models(field.annotation)
         many = "[]" if str(field.annotation).startswith("tuple") and inner else ""
         key = f"{prefix}{name}{many}"
-        if inner and inner.__name__ != "Band":
-            yield from _keys(inner, f"{key}.")
+        if inner and inner[0].__name__ != "Band":
+            for one in inner:
+                # Where a key may hold one of several kinds, each row says of which.
+                kind = f"*{one.model_fields['kind'].default}*: " if len(inner) > 1 else ""
+                yield from ((below, default, kind + meaning) for below, default, meaning in _keys(one, f"{key}."))
             continue
         default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
         yield key, default, field.description or ""

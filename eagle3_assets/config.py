@@ -8,10 +8,22 @@ import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import fsspec  # type: ignore[import-untyped] # it ships no types
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictInt,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -19,6 +31,7 @@ TRIAL_SUFFIX = "-trial"
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
 SHARD_LIKE = re.compile(r".*-\d+of\d+")
+HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")
 
 
 class ConfigError(Exception):
@@ -57,8 +70,8 @@ class Sampling(Settings):
     @field_validator("stop_token_ids")
     @classmethod
     def _sorted_ids(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(i < 0 for i in value):
-            raise ValueError("token ids are not negative")
+        if any(not 0 <= i < 2**31 for i in value):
+            raise ValueError("token ids are from 0 to 2147483647")
         return tuple(sorted(set(value)))
 
 
@@ -99,7 +112,82 @@ class TransformersEngineSettings(Settings):
     logprob_share: float = Field(0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept.")
 
 
-EngineSettings = TransformersEngineSettings
+def _url_of_a_server(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if "@" not in url and (not valid or parts.query or parts.fragment):  # with an @ a fault must not repeat it
+        raise ValueError("must be a server's URL, such as http://gpu-1:30000")
+    return url
+
+
+class SglangEngineSettings(Settings):
+    """One or several SGLang servers, asked over HTTP for raw ids."""
+
+    kind: Literal["sglang"] = Field("sglang", description="SGLang servers, which run elsewhere.")
+    endpoints: tuple[Annotated[str, AfterValidator(_url_of_a_server)], ...] = Field(
+        min_length=1, description="Base URLs of servers with the same model, such as `http://gpu-1:30000`."
+    )
+    api_key_env: str | None = Field(
+        None, min_length=1, description="Name of the environment variable that holds the servers' API key."
+    )
+    api_key_header: str = Field(
+        "Authorization", description="Header that carries the key; in `Authorization` it is a bearer token."
+    )
+    ca_file: str | None = Field(
+        None, description="PEM file of the authority to trust for https; relative to the config file."
+    )
+    max_in_flight: StrictInt | None = Field(
+        None, ge=1, le=4096, description="Most requests at once to one server; unset takes its own limit, 256 at most."
+    )
+    request_timeout_s: float = Field(
+        3600.0, gt=0.0, le=86_400.0, description="Seconds to wait for an answer; it must cover the longest output."
+    )
+    unavailable_wait_s: float = Field(
+        600.0, ge=0.0, le=86_400.0, description="Seconds to wait when every server is gone; then the run stops."
+    )
+    beyond_context: Literal["cap", "refuse"] = Field(
+        "cap",
+        description="Where prompt and `max_new_tokens` exceed the context: lower the cap for that prompt, or fail it.",
+    )
+    want_text: bool = Field(False, description="Whether to keep the server's own text beside the ids.")
+    logprob_share: float = Field(0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept.")
+
+    @field_validator("endpoints")
+    @classmethod
+    def _no_secrets_no_doubles(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any("@" in url for url in value):
+            raise ValueError("must hold no user and password (they are logged and stored): use api_key_env")
+        urls = tuple(url.rstrip("/") for url in value)
+        doubled = sorted({url for url in urls if urls.count(url) > 1})
+        if doubled:
+            raise ValueError(f"must differ: {doubled[0]} is given twice")
+        return urls
+
+    @field_validator("api_key_header")
+    @classmethod
+    def _header_name(cls, value: str) -> str:
+        if not HEADER_NAME.fullmatch(value):
+            raise ValueError("must be a header's name: letters, digits and `-`")
+        return value
+
+
+ENGINES: dict[str, type[Settings]] = {"transformers": TransformersEngineSettings, "sglang": SglangEngineSettings}
+"""Settings by kind of engine."""
+
+
+def _engine_kind(value: Any) -> str | None:  # noqa: ANN401 - raw input or a settings model
+    if isinstance(value, dict):
+        return str(value.get("kind", "transformers"))
+    return getattr(value, "kind", None)
+
+
+EngineSettings = Annotated[
+    Annotated[TransformersEngineSettings, Tag("transformers")] | Annotated[SglangEngineSettings, Tag("sglang")],
+    Discriminator(_engine_kind),
+]
 
 
 class Band(Settings):
@@ -178,7 +266,7 @@ class Eagle3Config(Settings):
     """The whole of ``eagle3.yaml``."""
 
     target: Target
-    engine: Annotated[EngineSettings, Field(default_factory=TransformersEngineSettings)]
+    engine: EngineSettings = Field(default_factory=TransformersEngineSettings)
     storage: Storage = Field(default_factory=Storage)
     datasets: tuple[Dataset, ...] = Field(min_length=1)
     trial_rows: StrictInt = Field(20, ge=1, le=10_000, description="Conversations of a dataset's trial partition.")
@@ -294,6 +382,9 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
         except RuntimeError as error:  # a home directory of nobody
             raise ConfigError(f"{text}: {error}") from None
 
+    engine = config.engine
+    if isinstance(engine, SglangEngineSettings) and engine.ca_file:
+        engine = engine.model_copy(update={"ca_file": local(engine.ca_file)})
     target = config.target
     model = str(files("eagle3_assets.demo") / "model") if target.model == "demo" else local(target.model)
     root = os.environ.get(STORAGE_VARIABLE)
@@ -312,6 +403,7 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
                     "chat_template": local(target.chat_template) if target.chat_template else None,
                 }
             ),
+            "engine": engine,
             "storage": Storage(root=root),
             "datasets": tuple(d.model_copy(update={"source": local(d.source)}) for d in config.datasets),
         }
@@ -323,7 +415,7 @@ def _faults(error: ValidationError) -> list[str]:
     places = [fault["loc"] for fault in faults]
     # A list whose items are all wrong is reported as empty too: the items' own faults say more.
     return [
-        f"{_key(place)}: {_explained(fault)}"
+        f"{_key(place)}{_explained(fault)}"
         for fault, place in zip(faults, places, strict=True)
         if not any(other != place and other[: len(place)] == place for other in places)
     ]
@@ -331,7 +423,7 @@ def _faults(error: ValidationError) -> list[str]:
 
 def _key(location: tuple[int | str, ...]) -> str:
     text = ""
-    for part in location:
+    for part in _walk(location)[0]:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.removeprefix(".") or "(top level)"
 
@@ -339,33 +431,44 @@ def _key(location: tuple[int | str, ...]) -> str:
 def _explained(fault: Any) -> str:  # noqa: ANN401 - pydantic's error dictionary
     kind, message = fault["type"], str(fault["msg"]).removeprefix("Value error, ")
     if kind == "missing":
-        return "is required"
+        return ": is required"
     if kind == "extra_forbidden":
-        owner = _model_at(tuple(fault["loc"][:-1]))
+        owner = _walk(tuple(fault["loc"][:-1]))[1]
         allowed = f"; allowed here: {', '.join(owner.model_fields)}" if owner else ""
-        return f"is not a known key{allowed}"
-    return f"{message[:1].lower()}{message[1:]}, not {_shown(fault['input'])}"
+        return f": is not a known key{allowed}"
+    if kind == "union_tag_invalid":
+        return f".kind: must be one of {', '.join(ENGINES)}, not {_shown(fault['ctx']['tag'])}"
+    if kind == "union_tag_not_found":
+        return f": must be a mapping with the key kind, not {_shown(fault['input'])}"
+    return f": {message[:1].lower()}{message[1:]}, not {_shown(fault['input'])}"
 
 
-def _model_at(location: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The settings model which holds the keys at a place in the config."""
-    model: type[BaseModel] = Eagle3Config
+def _walk(location: tuple[int | str, ...]) -> tuple[list[int | str], type[BaseModel] | None]:
+    """Follows pydantic's location of a fault.
+
+    Returns:
+        the keys as they stand in the file (pydantic names the kind of engine among them), and the settings model which
+        holds the keys at that place.
+    """
+    keys: list[int | str] = []
+    models: tuple[type[BaseModel], ...] = (Eagle3Config,)
     for part in location:
         if isinstance(part, int):
-            continue
-        field = model.model_fields.get(part)
-        inner = inner_model(field.annotation) if field else None
-        if inner is None:
-            return None
-        model = inner
-    return model
+            keys.append(part)
+        elif len(models) > 1 and part in ENGINES:
+            models = (ENGINES[part],)
+        else:
+            keys.append(part)
+            field = models[0].model_fields.get(part) if models else None
+            models = inner_models(field.annotation) if field else ()
+    return keys, models[0] if models else None
 
 
-def inner_model(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - a type form
-    """The settings model that a field's type holds, alone, in a tuple or in a union; None where it holds none."""
+def inner_models(annotation: Any) -> tuple[type[BaseModel], ...]:  # noqa: ANN401 - a type form
+    """The settings models that a field's type holds, alone, in a tuple or in a union; none where it holds none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in getattr(annotation, "__args__", ()) if (found := inner_model(arg))), None)
+        return (annotation,)
+    return tuple(model for arg in getattr(annotation, "__args__", ()) for model in inner_models(arg))
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - raw input

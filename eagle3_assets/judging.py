@@ -4,12 +4,11 @@ What belongs here: reading what a judgement compares with, and building its cont
 and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
-from eagle3_assets.contract import ROW_GROUP_ROWS
+from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
@@ -22,11 +21,6 @@ from eagle3_assets.tokens.verdict import Report
 
 RERENDERED_ROWS = 1_000
 """How many prompts of a partition are rendered a second time to see whether that gives the same ids."""
-
-
-def batches(frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """The rows in order, a row group at a time."""
-    return iter(frame.collect_batches(chunk_size=ROW_GROUP_ROWS, maintain_order=True))
 
 
 def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
@@ -53,7 +47,8 @@ def judge_tokenized(
 ) -> Judged:
     """Judges the tokenized prompts of a partition, some of them rendered again."""
     known = tokenized.select("sample_id").collect()
-    again = known.select(pl.Series("sample_id", sorted(known["sample_id"], key=stable_rank)[:RERENDERED_ROWS]))
+    chosen = sorted(known["sample_id"], key=stable_rank)[:RERENDERED_ROWS]
+    again = pl.DataFrame({"sample_id": chosen}, schema={"sample_id": pl.String})
     rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
     rendered = render_rows(target, rows, thinking=partition.dataset.thinking).select("sample_id", "prompt_ids")
     context = _context(

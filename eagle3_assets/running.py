@@ -59,6 +59,8 @@ class PartitionRun:
     """Whether Dagster says that every step did."""
     generated: int | None = None
     """Outputs that this run generated; None if it did not come to that."""
+    refused: int | None = None
+    """Prompts that were never sent, each with its reason in the data."""
     kept: int | None = None
     """Outputs taken over from earlier runs."""
     failures: list[str] = field(default_factory=list)
@@ -110,6 +112,7 @@ def materialize(
 
     Raises:
         UnknownPartitionError: before anything runs, if one of them does not exist.
+        KeyboardInterrupt: a run was interrupted; what it generated is in its journal.
     """
     from eagle3_assets.build import build_defs
     from eagle3_assets.jobs import PARTITION_JOB
@@ -124,12 +127,15 @@ def materialize(
             raise_on_error=False,
             run_config=_run_config(wishes or Wishes()),
         )
+        if any(_interrupted(event) for event in result.all_events if event.is_step_failure):
+            raise KeyboardInterrupt  # Dagster makes a failed step of it, and the next partition would start
         made = next((e for e in result.get_asset_materialization_events() if e.step_key == "raw_generations"), None)
         counts = made.materialization.metadata if made else {}
         yield PartitionRun(
             partition=key,
             succeeded=result.success,
             generated=_count(counts.get("generated_in_this_run")),
+            refused=_count(counts.get("refused_prompts")),
             kept=_count(counts.get("kept_from_before")),
             failures=[_failure(event) for event in result.all_events if event.is_step_failure],
             checks=[_check(evaluation) for evaluation in result.get_asset_check_evaluations()],
@@ -154,6 +160,13 @@ def _run_config(wishes: Wishes) -> dict[str, Any]:
             }
         },
     }
+
+
+def _interrupted(event: "dg.DagsterEvent") -> bool:
+    error = event.step_failure_data.error
+    while error and error.cls_name != "DagsterExecutionInterruptedError":
+        error = error.cause
+    return error is not None
 
 
 def _failure(event: "dg.DagsterEvent") -> str:

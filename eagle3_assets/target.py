@@ -34,6 +34,17 @@ class TargetError(Exception):
     """The target cannot be used; the text says which file or setting and what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the config files of a model say; needs no tokenizer and no weights."""
+
+    vocab_size: int
+    context_length: int
+    """Prompt and output together, in tokens."""
+    stop_token_ids: tuple[int, ...]
+    """From config and generation config, sorted."""
+
+
 @dataclass(frozen=True)
 class LoadedTarget:
     """Everything about the target but its weights."""
@@ -71,24 +82,17 @@ def load_target(settings: Target) -> LoadedTarget:
     for key, directory in (("target.model", model), ("target.tokenizer", source)):
         if not directory.is_dir():
             raise TargetError(f"{key}: there is no directory {directory}; give a local checkpoint's directory")
-    config = _read_json(model / "config.json", required=True)
-    generation = _read_json(model / "generation_config.json", required=False)
-    text_config = config.get("text_config") or config
-    vocab_size, context = text_config.get("vocab_size"), text_config.get("max_position_embeddings")
-    if not isinstance(vocab_size, int) or not isinstance(context, int):
-        raise TargetError(f"{model / 'config.json'}: `vocab_size` and `max_position_embeddings` must be whole numbers")
+    facts = read_model_facts(model)
     tokenizer = load_tokenizer(source, trust_remote_code=settings.trust_remote_code)
     if settings.chat_template is None and not getattr(tokenizer, "chat_template", None):
         raise TargetError(f"{source}: has no chat template; name one with target.chat_template")
-    eos = getattr(tokenizer, "eos_token_id", None)
-    stops = _ids(config.get("eos_token_id")) | _ids(text_config.get("eos_token_id"))
-    stops |= _ids(generation.get("eos_token_id")) | _ids(eos)
+    stops = {*facts.stop_token_ids, *_ids(getattr(tokenizer, "eos_token_id", None))}
     try:
         profile = resolve_profile(
             tokenizer,
             name=settings.profile,
             overrides=settings.profile_overrides,
-            vocab_size=vocab_size,
+            vocab_size=facts.vocab_size,
             stop_token_ids=tuple(sorted(stops)),
         )
     except ProfileError as error:
@@ -97,14 +101,31 @@ def load_target(settings: Target) -> LoadedTarget:
         settings=settings,
         tokenizer=tokenizer,
         profile=profile,
-        vocab_size=vocab_size,
-        context_length=context,
+        vocab_size=facts.vocab_size,
+        context_length=facts.context_length,
         stop_token_ids=tuple(sorted(stops)),
         tokenizer_sha256=files_sha256(
             [p for p in source.iterdir() if any(map(p.match, TOKENIZER_FILES)) and p.is_file()]
         ),
         chat_template=_template(Path(settings.chat_template)) if settings.chat_template else None,
     )
+
+
+def read_model_facts(model: Path) -> ModelFacts:
+    """Reads a model's config files.
+
+    Raises:
+        TargetError: a file is missing or unusable.
+    """
+    config = _read_json(model / "config.json", required=True)
+    generation = _read_json(model / "generation_config.json", required=False)
+    text_config = config.get("text_config") or config
+    vocab_size, context = text_config.get("vocab_size"), text_config.get("max_position_embeddings")
+    if not isinstance(vocab_size, int) or not isinstance(context, int):
+        raise TargetError(f"{model / 'config.json'}: `vocab_size` and `max_position_embeddings` must be whole numbers")
+    stops = _ids(config.get("eos_token_id")) | _ids(text_config.get("eos_token_id"))
+    stops |= _ids(generation.get("eos_token_id"))
+    return ModelFacts(vocab_size, context, tuple(sorted(stops)))
 
 
 def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - a transformers tokenizer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, ConfigError, load_config
+from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, ConfigError, SglangEngineSettings, load_config
 
 GOOD = """
 target: {model: model}
@@ -77,6 +77,44 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "engine.batch_size: input should be greater than or equal to 1, not 0",
         ),
         (
+            "target: {model: m}\nengine: {kind: vllm}\ndatasets: [{name: a, source: s}]",
+            "engine.kind: must be one of transformers, sglang, not 'vllm'",
+        ),
+        (
+            "target: {model: m}\nengine: sglang\ndatasets: [{name: a, source: s}]",
+            "engine: must be a mapping with the key kind, not 'sglang'",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, endpoint: x}\ndatasets: [{name: a, source: s}]",
+            "engine.endpoint: is not a known key; allowed here: kind, endpoints, api_key_env",
+        ),
+        (
+            "target: {model: m}\nengine: {bach_size: 1}\ndatasets: [{name: a, source: s}]",
+            "engine.bach_size: is not a known key; allowed here: kind, batch_size",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang}\ndatasets: [{name: a, source: s}]",
+            "engine.endpoints: is required",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, endpoints: []}\ndatasets: [{name: a, source: s}]",
+            "engine.endpoints: tuple should have at least 1 item",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, endpoints: ['gpu-1:30000']}\ndatasets: [{name: a, source: s}]",
+            "engine.endpoints[0]: must be a server's URL, such as http://gpu-1:30000, not 'gpu-1:30000'",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, endpoints: ['http://h:1', 'http://h:1/']}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine.endpoints: must differ: http://h:1 is given twice",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, endpoints: ['http://h'], api_key_header: 'X: y'}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine.api_key_header: must be a header's name",
+        ),
+        (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {conservation: warn}",
             "law_effects.conservation: is no law that can be lowered to warn; those are: not_stop_only,",
         ),
@@ -116,6 +154,23 @@ def test_a_wrong_config_names_the_key_and_what_is_allowed(tmp_path: Path, text: 
     message = fault(tmp_path, text)
     assert said in message
     assert message.startswith((str(tmp_path / "eagle3.yaml"), "~nobody-here"))
+
+
+def test_a_password_in_an_endpoint_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    message = fault(
+        tmp_path,
+        "target: {model: m}\nengine: {kind: sglang, endpoints: ['http://me:hunter2@h:1']}\n"
+        "datasets: [{name: a, source: s}]",
+    )
+    assert "engine.endpoints: must hold no user and password" in message and "hunter2" not in message
+
+
+def test_an_sglang_engine_is_read_and_its_authority_is_relative_to_the_config(tmp_path: Path) -> None:
+    text = GOOD + "engine: {kind: sglang, endpoints: ['https://gpu-1/sgl/', 'http://gpu-2:30000'], ca_file: ca.pem}\n"
+    engine = load_config(written(tmp_path, text)).engine
+    assert isinstance(engine, SglangEngineSettings)
+    assert engine.endpoints == ("https://gpu-1/sgl", "http://gpu-2:30000")
+    assert engine.ca_file == str(tmp_path / "ca.pem")
 
 
 def test_every_fault_has_its_line(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def failing_clearly() -> Iterator[None]:
         yield
     except ERRORS_FOR_PEOPLE as error:
         raise dg.Failure(visible(str(error), keep_lines=True), allow_retries=False) from error
-    except pl.exceptions.PolarsError as error:
+    except pl.exceptions.ComputeError as error:
         raise dg.Failure(
             f"a stored file cannot be read to its end ({error}). Restore it from a copy, or materialize its asset"
             " again; raw_generations with regenerate.",

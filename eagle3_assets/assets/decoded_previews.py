@@ -14,13 +14,14 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.contract import DECODED_PREVIEWS
 from eagle3_assets.decoding import Decoder
+from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import Sealed, scan_sealed
-from eagle3_assets.judging import batches, judge_raw
+from eagle3_assets.judging import judge_raw
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.anatomy import anatomy
-from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, output_facts
+from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, has_output, output_facts
 from eagle3_assets.tokens.safe_text import markdown_block, markdown_code
 from eagle3_assets.tokens.strata import choose
 
@@ -85,7 +86,7 @@ def preview_rows(raw: pl.LazyFrame, target: LoadedTarget, findings: pl.DataFrame
     Returns:
         ``contract.DECODED_PREVIEWS``, those spread over the lengths first.
     """
-    generated = raw.filter(pl.col("status") == "generated")
+    generated = raw.filter(has_output())
     facts = output_facts(batches(generated.select(OUTPUT_COLUMNS)), target.profile)
     chosen = choose(facts, findings)
     rows = generated.filter(pl.col("sample_id").is_in(chosen["sample_id"].to_list())).collect()

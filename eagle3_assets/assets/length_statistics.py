@@ -11,11 +11,11 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import LENGTH_STATISTICS
+from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import Sealed, scan_sealed
-from eagle3_assets.judging import batches
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
-from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, output_facts
+from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, has_output, output_facts
 from eagle3_assets.tokens.lengths import histogram_markdown, length_statistics, length_verdict
 
 
@@ -37,7 +37,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, raw_generations: Sealed, target: TargetResource
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
-        outputs = scan_sealed(raw_generations).filter(pl.col("status") == "generated").select(OUTPUT_COLUMNS)
+        outputs = scan_sealed(raw_generations).filter(has_output()).select(OUTPUT_COLUMNS)
         facts = output_facts(batches(outputs), target.load().profile)
         statistics = length_statistics(facts)
         output = statistics.row(0, named=True)

@@ -12,7 +12,8 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
-from eagle3_assets.judging import batches, render_rows, unsendable
+from eagle3_assets.frames import batches
+from eagle3_assets.judging import render_rows, unsendable
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget

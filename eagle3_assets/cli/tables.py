@@ -57,7 +57,10 @@ def remarks(runs: Sequence[PartitionRun]) -> list[Text]:
         for failure in run.failures or ([] if run.succeeded else ["the run failed; its log is in the Dagster UI"])
     ]
     return lines + [
-        Text(f"{run.partition}: {run.generated:,} generated now, {run.kept:,} kept from before")
+        Text(
+            f"{run.partition}: {run.generated:,} generated now, {run.kept:,} kept from before"
+            + (f", {run.refused:,} refused and never sent" if run.refused else "")
+        )
         for run in runs
         if run.generated is not None and run.kept is not None
     ]

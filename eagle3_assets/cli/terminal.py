@@ -23,6 +23,9 @@ OWN_PROCESS: Final = "own process"
 READER_GONE = 141
 """128 + SIGPIPE, as a shell says it: whoever read the output has closed it."""
 
+INTERRUPTED = 130
+"""128 + SIGINT."""
+
 ERROR, WARNING = "red", "yellow"
 _STYLES = {"heading": "bold", "structural": "cyan", "unknown": "bold red"}
 
@@ -35,6 +38,9 @@ class Commands(TyperGroup):
         try:
             try:
                 return super().invoke(ctx)
+            except KeyboardInterrupt:
+                say("interrupted; what was generated is kept, and the next materialize goes on from it", style=WARNING)
+                raise typer.Exit(INTERRUPTED) from None
             except Exception as error:
                 if not isinstance(error, _explained_errors()):
                     raise

@@ -187,6 +187,20 @@ def save_model(model: "Qwen3ForCausalLM", tokenizer: "PreTrainedTokenizerBase", 
     (out / "generation_config.json").write_text(f"{generation}\n", encoding="utf-8")
 
 
+def load_model(directory: Path) -> "Qwen3ForCausalLM":
+    """Reads a saved network back to train it further: single precision, of the stored half-precision weights.
+
+    Args:
+        directory: the model directory.
+    """
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    model = Qwen3ForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    model.train()
+    return model
+
+
 def _named_ids(tokenizer: "PreTrainedTokenizerBase") -> dict[str, int]:
     # As in Kimi, generation stops at the end of a turn, which is not the tokenizer's own end of text.
     vocabulary = tokenizer.get_vocab()

@@ -15,7 +15,7 @@ from pathlib import Path
 from eagle3_assets.demo.batches import make_batches
 from eagle3_assets.demo.corpus import demo_prompt_texts, make_samples
 from eagle3_assets.demo.evaluate import evaluate, held_out_cases
-from eagle3_assets.demo.model import Schedule, Sizes, new_model, save_model, train
+from eagle3_assets.demo.model import Schedule, Sizes, load_model, new_model, save_model, train
 from eagle3_assets.demo.tokenizer import plain_texts, save_tokenizer, train_tokenizer
 
 TOKENIZER_SEED = 1
@@ -31,6 +31,7 @@ class Recipe:
         sizes: the network's sizes.
         schedule: steps and learning rates.
         short_steps: first steps, of conversations up to `SHORT_WIDTH` tokens only.
+        finish: steps and rates of a second training, on other conversations, from the weights that the first one saved.
         batch_tokens: tokens in a batch, padding included.
         tokenizer_samples: conversations that the BPE is trained on.
     """
@@ -39,6 +40,9 @@ class Recipe:
     sizes: Sizes = field(default_factory=Sizes)
     schedule: Schedule = field(default_factory=lambda: Schedule(steps=4000))
     short_steps: int = 500
+    finish: Schedule = field(
+        default_factory=lambda: Schedule(steps=1100, matrix_rate=0.012, other_rate=0.0024, warmup=20)
+    )
     batch_tokens: int = 2048
     tokenizer_samples: int = 6000
 
@@ -70,6 +74,11 @@ def make_model(out: Path, recipe: Recipe) -> None:
     model = new_model(tokenizer, recipe.sizes, recipe.seed)
     _say(f"{sum(p.numel() for p in model.parameters()):,} parameters")
     train(model, short_first, recipe.schedule, _say)
+    save_model(model, tokenizer, out)
+    seed = recipe.seed + 1
+    others = make_batches(make_samples(seed, held_out=held_out), tokenizer, seed=seed, batch_tokens=recipe.batch_tokens)
+    model = load_model(out)
+    train(model, others, recipe.finish, _say)
     save_model(model, tokenizer, out)
 
 

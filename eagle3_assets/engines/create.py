@@ -1,11 +1,22 @@
 """From the config to an engine. Not here: any engine."""
 
-from eagle3_assets.config import EngineSettings, Target
+from pathlib import Path
+
+from eagle3_assets.config import EngineSettings, SglangEngineSettings, Target
 from eagle3_assets.engines.base import Engine
+from eagle3_assets.target import read_model_facts
 
 
 def create_engine(settings: EngineSettings, target: Target) -> Engine:
-    """The engine that the config names, not yet started."""
+    """The engine that the config names, not yet started.
+
+    Raises:
+        TargetError: the target's config cannot be read.
+    """
+    if isinstance(settings, SglangEngineSettings):
+        from eagle3_assets.engines.sglang import SglangEngine
+
+        return SglangEngine(settings, read_model_facts(Path(target.model)))
     from eagle3_assets.engines.transformers import TransformersEngine
 
     return TransformersEngine(

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from eagle3_assets.frames import batches
 from eagle3_assets.generation.errors import EnvironmentChangedError, IdentityMismatchError, PromptsError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.sealed import Sealed, read_environment, read_identity
@@ -65,7 +66,7 @@ class SealedIndex:
 def iterate_prompts(prompts: pl.LazyFrame) -> Iterator[Prompt]:
     """Prompts in order, a few hundred in memory at a time."""
     position = 0
-    for batch in prompts.select(_PROMPT_COLUMNS).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+    for batch in batches(prompts.select(_PROMPT_COLUMNS), BATCH_ROWS):
         for sample_id, prompt_ids, status, reason in batch.iter_rows():
             yield Prompt(position, sample_id, prompt_ids, status, reason)
             position += 1
@@ -90,7 +91,7 @@ def index_prompts(prompts: pl.LazyFrame, identity: Identity) -> PromptIndex:
         if prompt.status not in ("ready", "refused"):
             raise PromptsError(f"{where}: its status is {prompt.status!r}, neither ready nor refused")
         seen.add(prompt.sample_id)
-        index.keys.append(bytes.fromhex(_key(prompt, fingerprint)))
+        index.keys.append(bytes.fromhex(prompt_key(prompt, fingerprint)))
         index.refused.append(prompt.status == "refused")
     return index
 
@@ -98,7 +99,7 @@ def index_prompts(prompts: pl.LazyFrame, identity: Identity) -> PromptIndex:
 def index_sealed(frame: pl.LazyFrame) -> SealedIndex:
     """Reads which requests a sealed file holds."""
     index = SealedIndex()
-    for batch in frame.select("request_key", "status").collect_batches(chunk_size=10_000, maintain_order=True):
+    for batch in batches(frame.select("request_key", "status"), 10_000):
         for key, status in batch.iter_rows():
             index.rows[bytes.fromhex(key)] = len(index.status)
             index.status.append(status)
@@ -194,7 +195,8 @@ def require_environment(changes: tuple[str, ...], kept: int, *, accept: bool) ->
         )
 
 
-def _key(prompt: Prompt, fingerprint: str) -> str:
+def prompt_key(prompt: Prompt, fingerprint: str) -> str:
+    """The name of a prompt's request, 32 hex digits; see :func:`identity.request_key`."""
     try:
         return request_key(prompt.sample_id, prompt.prompt_ids or (), fingerprint)
     except (OverflowError, TypeError):  # no 32-bit integers: the row will fail, but it needs a name to be accounted for

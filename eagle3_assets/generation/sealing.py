@@ -18,9 +18,9 @@ from upath import UPath
 
 from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS
 from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
-from eagle3_assets.generation.errors import SealedError
+from eagle3_assets.generation.errors import PromptsError, SealedError
 from eagle3_assets.generation.journal import Journal
-from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts
+from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts, prompt_key
 from eagle3_assets.generation.rows import Row, refused_row, request_sampling
 from eagle3_assets.generation.sealed import CURRENT, Pointer, Sealed, next_file, read_current, write_identity
 from eagle3_assets.identity import Identity, canonical_json
@@ -119,10 +119,23 @@ def _write(target: Path, source: Source, identity: Identity) -> _Tally:
         )
     except pl.exceptions.PolarsError as error:
         target.unlink(missing_ok=True)
+        if fault and isinstance(fault[0], pl.exceptions.PolarsError):
+            raise _changed("they, or the former generations, cannot be read again") from error
         if fault:
             raise fault[0] from error
         raise OSError(str(error)) from error
+    written = sum(tally.rows.values())
+    if written != len(source.index.keys):
+        target.unlink(missing_ok=True)
+        raise _changed(f"{written:,} of {len(source.index.keys):,} could be read again")
     return tally
+
+
+def _changed(what: str) -> PromptsError:
+    return PromptsError(
+        f"the prompts changed while this run generated ({what}). Every row is in the journal: materialize again, with"
+        " the prompts that there are now or with the former ones."
+    )
 
 
 def _frames(source: Source, identity: Identity, tally: _Tally) -> Iterator[pl.DataFrame]:
@@ -146,7 +159,11 @@ def _frame(batch: list[Prompt], source: Source, constants: Row, tally: _Tally) -
     places: list[int] = []
     from_base: dict[int, int] = {}  # row number in the former file -> place in the batch
     for place, prompt in enumerate(batch):
+        if prompt.position >= len(source.index.keys):
+            raise _changed("there are more of them")
         key = source.index.keys[prompt.position]
+        if prompt_key(prompt, constants["identity"]) != key.hex():
+            raise _changed(f"{prompt.sample_id} is another one")
         if source.index.refused[prompt.position]:
             row = refused_row(key.hex(), prompt.sample_id, prompt.prompt_ids, prompt.reason)
         elif source.base_index.of(key) == GENERATED or source.journal.status(key) is None:

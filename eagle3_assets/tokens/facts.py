@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from eagle3_assets.tokens.anatomy import anatomy
-from eagle3_assets.tokens.batch import CUT_OFF
+from eagle3_assets.tokens.batch import CUT_OFF, GENERATED
 from eagle3_assets.tokens.profile import TargetProfile
 
 OUTPUT_FACTS = pl.Schema(
@@ -26,6 +26,11 @@ OUTPUT_FACTS = pl.Schema(
 
 OUTPUT_COLUMNS = ("sample_id", "prompt_ids", "output_ids", "finish_type")
 """What facts are made of."""
+
+
+def has_output() -> pl.Expr:
+    """The rows of ``raw_generations`` that facts can be made of; a row that lacks its ids is the laws' matter."""
+    return (pl.col("status") == GENERATED) & pl.all_horizontal(pl.col("sample_id", "output_ids").is_not_null())
 
 
 def output_facts(batches: Iterable[pl.DataFrame], profile: TargetProfile) -> pl.DataFrame:

@@ -1,7 +1,9 @@
 """The whole pipeline on a real Dagster instance with the packaged target, and data broken by hand."""
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from eagle3_assets.contract import (
     TRAINING_SAMPLES,
 )
 from eagle3_assets.generating import Wishes
+from eagle3_assets.generation.progress import Progress
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
+from eagle3_assets.resources import ProgressListener
 from eagle3_assets.running import PartitionRun, materialize
 from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_parquet
 from eagle3_assets.tokens.laws import LAWS
@@ -329,6 +333,76 @@ def test_a_source_id_is_shown_as_text(make_project: ProjectMaker, instance: dg.D
     assert event and event.asset_materialization
     shown = str(event.asset_materialization.metadata["preview_1"].value)
     assert shown.startswith("` ![x](http://evil/p.png) [click](http://evil):1:0 `")
+
+
+def test_records_that_are_gone_from_every_row_are_no_pass(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    project = make_project()
+    run(project, instance)
+    path = sealed_generations(project.layout, "d").path
+    write_parquet(raw(project).with_columns(ids_sha256=pl.lit(None, pl.String)), path)
+    said = failures(run_some(project, instance, "training_samples"))
+    assert "ids_sha256 is empty in every row" in said["training_samples"]
+
+
+def test_a_row_without_its_ids_hides_no_other(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project()
+    run(project, instance)
+    rows, path = raw(project), sealed_generations(project.layout, "d").path
+    first = pl.col("sample_id") == rows["sample_id"][0]
+    write_parquet(rows.with_columns(output_ids=pl.when(~first).then("output_ids")), path)
+    result = run_some(project, instance, "decoded_previews", "length_statistics", "training_samples")
+    assert set(failures(result)) == {"training_samples"}
+    assert frame(project, "length_statistics")["samples"][0] == 3
+
+
+def test_a_shard_without_rows_is_no_failure(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project(demo_rows("chat", 1), dataset={"shards": 3})
+    keys = [key for key in project.partitions if "trial" not in key]
+    made = list(materialize(project, keys, instance))
+    assert not [failure for one in made for failure in one.failures]
+    assert sorted(one.generated or 0 for one in made) == [0, 0, 1]
+
+
+def test_prompts_that_change_while_a_run_generates_cost_nothing(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from eagle3_assets.generation import loop, sealing
+
+    project = make_project()
+    run_some(project, instance, "prompts", "tokenized_prompts")
+    tokenized = project.layout.asset_file("tokenized_prompts", "d")
+    whole, seal = frame(project, "tokenized_prompts"), sealing.seal
+
+    def seal_other_prompts(*arguments: Any, **named: Any) -> Any:
+        write_parquet(whole.head(2), tokenized)
+        return seal(*arguments, **named)
+
+    monkeypatch.setattr(loop, "seal", seal_other_prompts)
+    said = failures(run_some(project, instance, "raw_generations"))
+    assert "changed while this run generated" in said["raw_generations"]
+    monkeypatch.undo()
+    write_parquet(whole, tokenized)
+    made = run(project, instance)
+    assert made.good, made
+    assert (made.generated, made.kept) == (0, 4)
+
+
+def test_an_interrupted_run_starts_no_other(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    def interrupt(partition: str, now: Progress) -> None:
+        assert partition == "d"
+        if now.done:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    project = make_project(engine={"batch_size": 1, "threads": 1})
+    runs = materialize(project, ["d", "d-trial"], instance, listener=ProgressListener(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        list(runs)
+    assert not project.layout.generations("d-trial").exists()
+    made = run(project, instance)
+    assert made.good, made
+    assert made.kept
 
 
 def test_an_empty_source_makes_empty_frames_and_an_error(

@@ -14,7 +14,8 @@ TINY = Sizes(hidden=32, feed_forward=32, layers=1, heads=1, key_value_heads=1, h
 def weights(out: Path, seed: int) -> dict[str, Any]:
     from safetensors.torch import load_file
 
-    make_model(out, Recipe(seed=seed, sizes=TINY, schedule=Schedule(steps=3), batch_tokens=256, tokenizer_samples=400))
+    few = Schedule(steps=3)
+    make_model(out, Recipe(seed=seed, sizes=TINY, schedule=few, finish=few, batch_tokens=256, tokenizer_samples=400))
     return load_file(out / "model.safetensors")
 
 

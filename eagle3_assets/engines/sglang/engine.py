@@ -1,0 +1,203 @@
+"""The engine over SGLang servers.
+
+What belongs here: keeping the engine's protocol, the guards before sending. Not here: servers and their faults
+(``pool``), the wire format (``wire``).
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from eagle3_assets.config import SglangEngineSettings
+from eagle3_assets.engines.base import (
+    Description,
+    EngineUnavailableError,
+    Generation,
+    Request,
+    RequestRefusedError,
+)
+from eagle3_assets.engines.sglang.client import Client, credentials, open_session
+from eagle3_assets.engines.sglang.facts import Facts
+from eagle3_assets.engines.sglang.pool import Pace, Pool
+from eagle3_assets.engines.sglang.wire import read_reply, request_body
+from eagle3_assets.target import ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What belongs to one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    pool: Pool
+    attendant: asyncio.Task[None]
+    """Closes pool and session when it is cancelled, at the latest with its loop."""
+
+
+class SglangEngine:
+    """Keeps the protocol ``Engine``. It may be used from one event loop after another, not from two at once."""
+
+    def __init__(self, settings: SglangEngineSettings, model: ModelFacts, pace: Pace | None = None) -> None:
+        """Asks nobody yet.
+
+        Args:
+            settings: endpoints, key, limits.
+            model: what the target's own config says; a server that says something else of its vocabulary is refused.
+            pace: of probes and health checks.
+        """
+        self._settings = settings
+        self._model = model
+        self._pace = pace or Pace()
+        self._known: list[tuple[str, Facts]] = []
+        self._description: Description | None = None
+        self._running: _Running | None = None
+
+    @property
+    def capacity(self) -> int:
+        """What all servers together take at most, those that are away included: they may come back."""
+        if self._running is None:
+            return len(self._settings.endpoints) * (self._settings.max_in_flight or 1)
+        return sum(server.window.ceiling for server in self._running.pool.servers)
+
+    @property
+    def in_flight(self) -> dict[str, int]:
+        """Requests at each server now."""
+        return {s.endpoint: s.in_flight for s in self._running.pool.servers} if self._running else {}
+
+    @property
+    def evictions(self) -> int:
+        """How often a server was left out since the engine was last started."""
+        return self._running.pool.evictions if self._running else 0
+
+    async def start(self) -> Description:
+        """Asks every server what it is, and waits until one at least answers.
+
+        Raises:
+            EngineUnavailableError: none does, one must not be used, or two do not serve the same.
+        """
+        await self._pool()
+        if self._description is None:
+            self._description = self._describe()
+        return self._description
+
+    async def generate(self, request: Request) -> Generation:
+        """Continues one prompt on the server with the most room.
+
+        Log-probabilities are of kind ``model`` where sampling leaves the distribution as it is, else ``sampled``.
+
+        Raises:
+            RequestRefusedError: the prompt must not be sent, or the server says that it will never work.
+            TransientEngineError: no usable reply this time.
+            EngineUnavailableError: the engine was not started, or every server was gone for too long.
+        """
+        if self._description is None:
+            raise EngineUnavailableError("the SGLang engine is not running: await start() first")
+        body = request_body(request, self._cap(request, self._description))
+        endpoint, reply, seconds = await (await self._pool()).send(body)
+        return read_reply(reply, request, endpoint, seconds, want_text=self._settings.want_text)
+
+    async def healthy(self) -> bool:
+        """Whether a server is in use, or comes back within the configured wait.
+
+        A prompt that takes down one server after another then fails alone, and does not end the run.
+        """
+        return self._running is not None and await self._running.pool.some_live()
+
+    async def close(self) -> None:
+        """Ends probes, and closes every connection."""
+        running, self._running, self._description = self._running, None, None
+        if running is not None and running.loop is asyncio.get_running_loop():
+            running.attendant.cancel()
+            await asyncio.wait([running.attendant])
+
+    async def _pool(self) -> Pool:
+        """The pool of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._running is None or self._running.loop is not loop:
+            await self._open(loop)
+        if self._running is None:
+            raise EngineUnavailableError("the SGLang engine was closed")
+        return self._running.pool
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        headers = credentials(self._settings)
+        session = open_session(self._settings, headers)
+        secrets = tuple(value.removeprefix("Bearer ") for value in headers.values())
+        pool = Pool(
+            (Client(session, endpoint, secrets) for endpoint in self._settings.endpoints),
+            max_in_flight=self._settings.max_in_flight,
+            unavailable_wait_s=self._settings.unavailable_wait_s,
+            pace=self._pace,
+        )
+        self._running = _Running(loop, pool, loop.create_task(_attend(session, pool)))
+        await asyncio.sleep(0)  # the attendant has to be running for its cancellation to close anything
+        try:
+            self._known = await pool.open(self._known)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _describe(self) -> Description:
+        facts = [facts for _, facts in self._known]
+        vocab_size = facts[0].vocab_size or self._model.vocab_size
+        if vocab_size != self._model.vocab_size:
+            raise EngineUnavailableError(
+                f"{self._known[0][0]}: serves a vocabulary of {vocab_size:,} ids, the target's config has "
+                f"{self._model.vocab_size:,}: it is another model"
+            )
+        return Description(
+            weights=facts[0].weights,
+            stop_token_ids=self._model.stop_token_ids,
+            vocab_size=vocab_size,
+            context_length=facts[0].context_length or self._model.context_length,
+            # Endpoints are no part of it: each row names its own, and servers may come and go.
+            environment={"engine": "sglang", **_merged([dict(one.environment) for one in facts])},
+        )
+
+    def _cap(self, request: Request, description: Description) -> int:
+        """The ``max_new_tokens`` to send: servers refuse a request that might not fit, instead of capping it.
+
+        Raises:
+            RequestRefusedError: the prompt must not be sent.
+        """
+        ids = request.prompt_ids
+        if not ids:
+            raise RequestRefusedError("the prompt is empty")
+        # One such id takes the whole server down, with everything in flight.
+        if min(ids) < 0 or max(ids) >= description.vocab_size:
+            wrong = next(token for token in ids if not 0 <= token < description.vocab_size)
+            raise RequestRefusedError(f"id {wrong} is outside the target's vocabulary of {description.vocab_size:,}")
+        wanted = request.sampling.max_new_tokens
+        reserved = max(facts.reserved_tokens for _, facts in self._known)
+        # Older servers want one place to spare.
+        room = description.context_length - len(ids) - reserved - 1
+        if wanted <= room:
+            return wanted
+        if room < 1 or self._settings.beyond_context == "refuse":
+            raise RequestRefusedError(
+                f"beyond the context: {len(ids):,} prompt ids and max_new_tokens {wanted:,} in "
+                f"{description.context_length:,}"
+                + (f", {reserved:,} of them kept for speculative decoding" if reserved else "")
+            )
+        return room
+
+
+async def _attend(session: aiohttp.ClientSession, pool: Pool) -> None:
+    """Waits for its cancellation, and then closes what was opened."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await pool.close()
+        await session.close()
+
+
+def _merged(environments: list[dict[str, Any]]) -> dict[str, Any]:
+    """One value for each flag, or the different ones in the order of their text."""
+    names = sorted({name for environment in environments for name in environment})
+    merged = {}
+    for name in names:
+        values = [environment.get(name) for environment in environments]
+        different = [value for i, value in enumerate(values) if value not in values[:i]]
+        merged[name] = different[0] if len(different) == 1 else sorted(different, key=repr)
+    return merged
