@@ -317,6 +317,8 @@ def load_config(path: Path | None = None) -> Eagle3Config:
         raise ConfigError(f"{path}: is not YAML: {_one_line(str(error))}") from None
     except RecursionError:
         raise ConfigError(f"{path}: is nested too deeply") from None
+    except ValueError as error:  # such as a date that is none, or a number of thousands of digits
+        raise ConfigError(f"{path}: holds a value that cannot be read: {_one_line(str(error))}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: must be a mapping with the keys target and datasets, not {type(raw).__name__}")
     try:
@@ -379,8 +381,8 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
     def local(text: str) -> str:
         try:
             return text if "://" in text else str((base / Path(text).expanduser()).resolve())
-        except RuntimeError as error:  # a home directory of nobody
-            raise ConfigError(f"{text}: {error}") from None
+        except (RuntimeError, ValueError) as error:  # a home directory of nobody, a zero byte
+            raise ConfigError(f"{text!r} is no path: {error}") from None
 
     engine = config.engine
     if isinstance(engine, SglangEngineSettings) and engine.ca_file:

@@ -143,8 +143,9 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "datasets[0].shards: input should be a valid",
         ),
         ("target: {model: m}\ntarget: {model: n}\ndatasets: [{name: a, source: s}]", "the key 'target' stands twice"),
-        ("target: {model: ~nobody-here/m}\ndatasets: [{name: a, source: s}]", "~nobody-here/m: "),
+        ("target: {model: ~nobody-here/m}\ndatasets: [{name: a, source: s}]", "'~nobody-here/m' is no path: "),
         ("a: " + "[" * 5000, "is nested too deeply"),
+        ("a: 2024-99-99", "holds a value that cannot be read: month must be in 1..12"),
         ("- a\n- b\n", "must be a mapping"),
         ("a: [1\n", "is not YAML"),
         ("", "must be a mapping"),
@@ -153,7 +154,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
 def test_a_wrong_config_names_the_key_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
     message = fault(tmp_path, text)
     assert said in message
-    assert message.startswith((str(tmp_path / "eagle3.yaml"), "~nobody-here"))
+    assert message.startswith((str(tmp_path / "eagle3.yaml"), "'~nobody-here"))
 
 
 def test_a_password_in_an_endpoint_is_refused_and_not_repeated(tmp_path: Path) -> None:
