@@ -102,7 +102,7 @@ class Client:
             raise RequestRefusedError(said)
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             raise BusyError(said, _seconds(headers.get("Retry-After")))
-        if status in (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT):
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise LostError(said)
         raise TransientEngineError(said)
 

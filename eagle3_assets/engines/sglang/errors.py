@@ -25,7 +25,7 @@ class SilentError(TransientEngineError):
 
 
 class LostError(TransientEngineError):
-    """The connection broke before the whole answer was there."""
+    """The request was lost, on the way or in the server: a reason to look whether the server is well."""
 
 
 class BusyError(TransientEngineError):
