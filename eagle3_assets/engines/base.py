@@ -1,6 +1,7 @@
 """The contract between the generation loop and whatever generates.
 
-What belongs here: the request, the reply, the errors and the protocol. Not here: any engine, any retry, any storage.
+What belongs here: the request, what is never sent, the reply, the errors and the protocol. Not here: any engine, any
+retry, any storage.
 """
 
 from dataclasses import dataclass, field
@@ -77,6 +78,19 @@ class Description:
     """Prompt and output together, in tokens."""
     environment: dict[str, Any] = field(default_factory=dict)
     """Versions, flags, endpoints: recorded and shown, no part of the identity. Holds no secret."""
+
+
+def require_known_ids(prompt_ids: list[int], vocab_size: int) -> None:
+    """Refuses what no engine may be given: one id outside the vocabulary takes a whole SGLang server down.
+
+    Raises:
+        RequestRefusedError: the prompt is empty, or holds such an id.
+    """
+    if not prompt_ids:
+        raise RequestRefusedError("the prompt is empty")
+    if min(prompt_ids) < 0 or max(prompt_ids) >= vocab_size:
+        wrong = next(token for token in prompt_ids if not 0 <= token < vocab_size)
+        raise RequestRefusedError(f"id {wrong} is outside the target's vocabulary of {vocab_size:,}")
 
 
 class Engine(Protocol):

@@ -24,6 +24,7 @@ from eagle3_assets.engines.base import (
     Request,
     RequestRefusedError,
     TransientEngineError,
+    require_known_ids,
 )
 from eagle3_assets.engines.checkpoint import Loaded, load
 from eagle3_assets.engines.choice import Choice, Row, Stop
@@ -239,11 +240,7 @@ class TransformersEngine:
 
 def _require_sendable(request: Request, description: Description) -> None:
     ids = request.prompt_ids
-    if not ids:
-        raise RequestRefusedError("the prompt is empty")
-    if min(ids) < 0 or max(ids) >= description.vocab_size:
-        wrong = next(token for token in ids if not 0 <= token < description.vocab_size)
-        raise RequestRefusedError(f"id {wrong} is outside the target's vocabulary of {description.vocab_size:,}")
+    require_known_ids(ids, description.vocab_size)
     if len(ids) >= description.context_length:
         raise RequestRefusedError(
             f"the prompt has {len(ids):,} ids, which leaves no room in a context of {description.context_length:,}"

@@ -17,6 +17,7 @@ from eagle3_assets.engines.base import (
     Generation,
     Request,
     RequestRefusedError,
+    require_known_ids,
 )
 from eagle3_assets.engines.sglang.client import Client, credentials, open_session
 from eagle3_assets.engines.sglang.facts import Facts
@@ -162,12 +163,7 @@ class SglangEngine:
             RequestRefusedError: the prompt must not be sent.
         """
         ids = request.prompt_ids
-        if not ids:
-            raise RequestRefusedError("the prompt is empty")
-        # One such id takes the whole server down, with everything in flight.
-        if min(ids) < 0 or max(ids) >= description.vocab_size:
-            wrong = next(token for token in ids if not 0 <= token < description.vocab_size)
-            raise RequestRefusedError(f"id {wrong} is outside the target's vocabulary of {description.vocab_size:,}")
+        require_known_ids(ids, description.vocab_size)
         wanted = request.sampling.max_new_tokens
         reserved = max(facts.reserved_tokens for _, facts in self._known)
         # Older servers want one place to spare.
