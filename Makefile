@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# The Dagster instance and the data that demo and UI share.
-export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
+# The Dagster instance that demo and UI share. Tests make their own.
+demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
 .PHONY: help setup demo test test-slow test-sglang ui lint types imports clean
 

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from hypothesis import settings
 
-from eagle3_assets.config import STORAGE_VARIABLE, load_config
+from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, load_config
 from eagle3_assets.project import Project
+from eagle3_assets.running import HOME_VARIABLE
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("patient", deadline=None)
@@ -21,6 +22,15 @@ settings.load_profile("patient")
 DEMO = Path(str(files("eagle3_assets.demo")))
 
 ProjectMaker = Callable[..., Project]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_caller() -> Iterator[None]:
+    """What the person who runs the tests has set up for their own work decides no test, and is not touched by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in (HOME_VARIABLE, CONFIG_VARIABLE, STORAGE_VARIABLE):
+            patch.delenv(variable, raising=False)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,9 +55,8 @@ def write_jsonl(path: Path, rows: list[Any]) -> Path:
 
 
 @pytest.fixture
-def make_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectMaker:
+def make_project(tmp_path: Path) -> ProjectMaker:
     """Makes a project below the test's folder. Keys given replace those of the usual small config."""
-    monkeypatch.delenv(STORAGE_VARIABLE, raising=False)
 
     def make(rows: list[Any] | None = None, *, dataset: dict[str, Any] | None = None, **config: Any) -> Project:
         write_jsonl(tmp_path / "prompts.jsonl", demo_rows("function_calling", 4) if rows is None else rows)

@@ -18,13 +18,16 @@ _MAKERS = {"function_calling": tool_talk.make, "reasoning": reasoning_talk.make,
 _SHARES = {"function_calling": 0.56, "reasoning": 0.24, "chat": 0.20}
 
 
-def make_samples(seed: int, kinds: Collection[Kind] = KINDS, held_out: Collection[str] = ()) -> Iterator[Sample]:
+def make_samples(
+    seed: int, kinds: Collection[Kind] = KINDS, held_out: Collection[str] = (), *, no_tool_share: float = 0.0
+) -> Iterator[Sample]:
     """Makes conversations without end.
 
     Args:
         seed: the same seed makes the same conversations.
         kinds: the kinds to make.
         held_out: texts (`Sample.text_key`) which shall not come up.
+        no_tool_share: share of requests that no declared tool serves, beside those which the mixture has anyway.
 
     Yields:
         Samples, their kinds drawn by the demo's shares.
@@ -33,7 +36,8 @@ def make_samples(seed: int, kinds: Collection[Kind] = KINDS, held_out: Collectio
     chosen = [kind for kind in KINDS if kind in kinds]
     while True:
         kind = rng.choices(chosen, [_SHARES[kind] for kind in chosen])[0]
-        sample = _MAKERS[kind](rng)
+        no_tool = no_tool_share and rng.random() < no_tool_share
+        sample = tool_talk.no_tool(rng) if no_tool else _MAKERS[kind](rng)
         if sample.text_key() not in held_out:
             yield sample
 

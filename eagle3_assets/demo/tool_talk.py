@@ -258,7 +258,7 @@ def make(rng: random.Random) -> Sample:
         A sample of kind `function_calling`: a single call, parallel calls, an answer from results, a later
         request, small talk beside tools, or a request that no declared tool serves.
     """
-    scene = rng.choices((_single, _parallel, _report, _follow_up, _small_talk, _no_tool), (42, 18, 14, 14, 6, 6))[0]
+    scene = rng.choices((_single, _parallel, _report, _follow_up, _small_talk, no_tool), (42, 18, 14, 14, 6, 6))[0]
     return scene(rng)
 
 
@@ -422,7 +422,15 @@ def _small_talk(rng: random.Random) -> Sample:
     return Sample("function_calling", [*_system(rng), _user(said)], turn, tools)
 
 
-def _no_tool(rng: random.Random) -> Sample:
+def no_tool(rng: random.Random) -> Sample:
+    """Makes a request that no declared tool serves.
+
+    Args:
+        rng: source of randomness.
+
+    Returns:
+        A sample of kind `function_calling`.
+    """
     request = _request(rng, rng.choice(list(TOOLS)))
     others = [name for name in TOOLS if name != request.call.name]
     tools = [schema(name) for name in rng.sample(others, rng.choice((1, 1, 2, 3)))]

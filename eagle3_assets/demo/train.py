@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eagle3_assets.demo.batches import make_batches
 from eagle3_assets.demo.corpus import demo_prompt_texts, make_samples
@@ -18,8 +19,24 @@ from eagle3_assets.demo.evaluate import evaluate, held_out_cases
 from eagle3_assets.demo.model import Schedule, Sizes, load_model, new_model, save_model, train
 from eagle3_assets.demo.tokenizer import plain_texts, save_tokenizer, train_tokenizer
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 TOKENIZER_SEED = 1
 SHORT_WIDTH = 128
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A further training on other conversations, from the weights that the one before it saved.
+
+    Attributes:
+        schedule: steps and learning rates.
+        no_tool_share: see `make_samples`.
+    """
+
+    schedule: Schedule
+    no_tool_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +48,7 @@ class Recipe:
         sizes: the network's sizes.
         schedule: steps and learning rates.
         short_steps: first steps, of conversations up to `SHORT_WIDTH` tokens only.
-        finish: steps and rates of a second training, on other conversations, from the weights that the first one saved.
+        finishes: the trainings after the first one, in order.
         batch_tokens: tokens in a batch, padding included.
         tokenizer_samples: conversations that the BPE is trained on.
     """
@@ -40,8 +57,10 @@ class Recipe:
     sizes: Sizes = field(default_factory=Sizes)
     schedule: Schedule = field(default_factory=lambda: Schedule(steps=4000))
     short_steps: int = 500
-    finish: Schedule = field(
-        default_factory=lambda: Schedule(steps=1100, matrix_rate=0.012, other_rate=0.0024, warmup=20)
+    finishes: tuple[Finish, ...] = (
+        Finish(Schedule(steps=1100, matrix_rate=0.012, other_rate=0.0024, warmup=20)),
+        # Calling a tool that is not declared is what the model unlearns last.
+        Finish(Schedule(steps=2400, matrix_rate=0.012, other_rate=0.0024, warmup=20), no_tool_share=0.12),
     )
     batch_tokens: int = 2048
     tokenizer_samples: int = 6000
@@ -66,8 +85,7 @@ def make_model(out: Path, recipe: Recipe) -> None:
     )
     tokenizer = train_tokenizer(texts)
     save_tokenizer(tokenizer, out)
-    held_out = demo_prompt_texts() | {case.sample.text_key() for case in held_out_cases()}
-    samples = make_samples(recipe.seed, held_out=held_out)
+    samples = make_samples(recipe.seed, held_out=_held_out())
     batches = partial(make_batches, samples, tokenizer, seed=recipe.seed, batch_tokens=recipe.batch_tokens)
     # Copying is learned first and soonest from short conversations; the long ones then build on it.
     short_first = chain(islice(batches(max_width=SHORT_WIDTH), recipe.short_steps), batches())
@@ -75,11 +93,30 @@ def make_model(out: Path, recipe: Recipe) -> None:
     _say(f"{sum(p.numel() for p in model.parameters()):,} parameters")
     train(model, short_first, recipe.schedule, _say)
     save_model(model, tokenizer, out)
-    seed = recipe.seed + 1
-    others = make_batches(make_samples(seed, held_out=held_out), tokenizer, seed=seed, batch_tokens=recipe.batch_tokens)
+    for seed, finish in enumerate(recipe.finishes, start=recipe.seed + 1):
+        finish_model(out, tokenizer, finish, seed=seed, batch_tokens=recipe.batch_tokens)
+
+
+def finish_model(
+    out: Path, tokenizer: "PreTrainedTokenizerBase", finish: Finish, *, seed: int, batch_tokens: int
+) -> None:
+    """Trains a saved model further and saves it again.
+
+    Args:
+        out: the model directory.
+        tokenizer: its tokenizer.
+        finish: how.
+        seed: decides conversations and order.
+        batch_tokens: tokens in a batch, padding included.
+    """
+    samples = make_samples(seed, held_out=_held_out(), no_tool_share=finish.no_tool_share)
     model = load_model(out)
-    train(model, others, recipe.finish, _say)
+    train(model, make_batches(samples, tokenizer, seed=seed, batch_tokens=batch_tokens), finish.schedule, _say)
     save_model(model, tokenizer, out)
+
+
+def _held_out() -> frozenset[str]:
+    return demo_prompt_texts() | {case.sample.text_key() for case in held_out_cases()}
 
 
 def _say(line: str) -> None:

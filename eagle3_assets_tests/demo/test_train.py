@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eagle3_assets.demo.model import Schedule, Sizes
-from eagle3_assets.demo.train import Recipe, make_model
+from eagle3_assets.demo.train import Finish, Recipe, make_model
 
 TINY = Sizes(hidden=32, feed_forward=32, layers=1, heads=1, key_value_heads=1, head=32)
 
@@ -15,7 +15,17 @@ def weights(out: Path, seed: int) -> dict[str, Any]:
     from safetensors.torch import load_file
 
     few = Schedule(steps=3)
-    make_model(out, Recipe(seed=seed, sizes=TINY, schedule=few, finish=few, batch_tokens=256, tokenizer_samples=400))
+    make_model(
+        out,
+        Recipe(
+            seed=seed,
+            sizes=TINY,
+            schedule=few,
+            finishes=(Finish(few, no_tool_share=0.5),),
+            batch_tokens=256,
+            tokenizer_samples=400,
+        ),
+    )
     return load_file(out / "model.safetensors")
 
 
