@@ -5,7 +5,7 @@ What belongs here: building the identity, and the laws that must hold before any
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import polars as pl
@@ -26,6 +26,8 @@ class Wishes:
     """What a person may ask of one run."""
 
     retry_failed: bool = False
+    retry_broken: bool = False
+    """Ask again for rows that break a law about single rows."""
     regenerate: bool = False
     accept_environment: bool = False
 
@@ -61,6 +63,7 @@ def generate(
     *,
     sampling: Sampling,
     wishes: Wishes,
+    broken: Collection[str] = (),
     progress: Callable[[Progress], None],
 ) -> Generated:
     """Generates what is missing of a partition and seals it.
@@ -75,6 +78,7 @@ def generate(
         prompts: ``contract.TOKENIZED_PROMPTS``.
         sampling: of this run.
         wishes: of the person who started it.
+        broken: ids of the samples to ask for again, whatever is there.
         progress: is told how far it is.
 
     Raises:
@@ -97,6 +101,7 @@ def generate(
                     engine=engine,
                     logprob_share=project.config.engine.logprob_share,
                     retry_failed=wishes.retry_failed,
+                    again=broken,
                     regenerate=regenerate,
                     accept_environment=wishes.accept_environment or partition.trial,
                     progress=progress,

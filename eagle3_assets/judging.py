@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from eagle3_assets.frames import batches
+from eagle3_assets.generation.rows import sampling_record
 from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.render import tokenize_rows
 from eagle3_assets.target import LoadedTarget
-from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts, prompt_faults
 from eagle3_assets.tokens.verdict import Report
 
@@ -103,4 +104,6 @@ def _context(
         current_prompts=current,
         rerendered_prompts=rerendered,
         source_sample_ids=source_ids,
+        file_identity=FileIdentity(identity.fingerprint, sampling_record(identity)) if identity else None,
+        complete_records=True,
     )

@@ -6,7 +6,7 @@ What belongs here: the instance's home, running, and reading what came of it. No
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,11 +152,7 @@ def _run_config(wishes: Wishes) -> dict[str, Any]:
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
         "ops": {
             "raw_generations": {
-                "config": {
-                    "retry_failed": wishes.retry_failed,
-                    "regenerate": wishes.regenerate,
-                    "accept_environment": wishes.accept_environment,
-                }
+                "config": asdict(wishes),
             }
         },
     }

@@ -18,6 +18,7 @@ from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
 from eagle3_assets.storage.files import StorageError
 from eagle3_assets.target import TargetError
+from eagle3_assets.tokens.reasons import reason_kinds
 from eagle3_assets.tokens.safe_text import visible
 
 ERRORS_FOR_PEOPLE = (EngineError, GenerationError, PromptSourceError, StorageError, TargetError)
@@ -51,13 +52,8 @@ def data_version(parts: Iterable[object]) -> dg.DataVersion:
 
 
 def reasons_table(reasons: pl.Series) -> dg.MetadataValue:
-    """Kinds of reasons and how often each, the most frequent first; a reason's kind stands before its colon.
-
-    Args:
-        reasons: String, one for each row without a result.
-    """
-    kinds = reasons.str.split_exact(": ", 1).struct.field("field_0").alias("reason").value_counts(sort=True).head(20)
-    return counts_table("reason", kinds)
+    """The most frequent kinds of reasons and how often each; see :func:`tokens.reasons.reason_kinds`."""
+    return counts_table("reason", reason_kinds(reasons).head(20))
 
 
 def counts_table(name: str, counts: pl.DataFrame) -> dg.MetadataValue:

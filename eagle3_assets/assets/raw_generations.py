@@ -16,11 +16,12 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.generating import Generated, Wishes, generate
 from eagle3_assets.generation.progress import Progress, Throttle
-from eagle3_assets.generation.sealed import scan_sealed
-from eagle3_assets.judging import judge_tokenized
+from eagle3_assets.generation.sealed import read_current, scan_sealed
+from eagle3_assets.judging import judge_raw, judge_tokenized
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
+from eagle3_assets.target import LoadedTarget
 
 
 class TrialSampling(dg.Config):
@@ -51,6 +52,10 @@ class GenerationConfig(dg.Config):
     """What to do beyond generating what is missing."""
 
     retry_failed: bool = Field(default=False, description="Ask failed prompts again.")
+    retry_broken: bool = Field(
+        default=False,
+        description="Ask again for rows that break a law about single rows, such as ids changed after capture.",
+    )
     regenerate: bool = Field(default=False, description="Generate everything anew, in a file beside the old one.")
     accept_environment: bool = Field(
         default=False, description="Go on with a partition although engine, versions or flags have changed."
@@ -58,6 +63,10 @@ class GenerationConfig(dg.Config):
     trial_sampling: TrialSampling = Field(
         default=TrialSampling(), description="Other sampling parameters; on trial partitions only."
     )
+
+    def wishes(self) -> Wishes:
+        """What is wished of the generating."""
+        return Wishes(self.retry_failed, self.retry_broken, self.regenerate, self.accept_environment)
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -106,12 +115,23 @@ def build(project: Project) -> dg.AssetsDefinition:
             engine.create(),
             tokenized_prompts,
             sampling=sampling,
-            wishes=Wishes(config.retry_failed, config.regenerate, config.accept_environment),
+            wishes=config.wishes(),
+            broken=_broken(project, partition, loaded, tokenized_prompts) if config.retry_broken else (),
             progress=listen,
         )
         return _result(context, made)
 
     return raw_generations
+
+
+def _broken(
+    project: Project, partition: Partition, target: LoadedTarget, tokenized_prompts: pl.LazyFrame
+) -> frozenset[str]:
+    """Samples of the current file whose rows break a law; none where nothing is sealed yet."""
+    sealed = read_current(project.layout.generations(partition.key))
+    if sealed is None:
+        return frozenset()
+    return judge_raw(project, partition, target, tokenized_prompts, sealed).report.broken
 
 
 def _sampling(partition: Partition, config: GenerationConfig) -> Sampling:

@@ -17,18 +17,6 @@ from eagle3_assets.judging import judge_raw
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 
-ALWAYS_RECORDED = (
-    "prompt_ids",
-    "output_ids",
-    "completion_tokens",
-    "finish_type",
-    "server_prompt_tokens",
-    "sampling",
-    "identity",
-    "request_key",
-    "ids_sha256",
-)
-
 
 def build(project: Project) -> dg.AssetsDefinition:
     """The asset for one config."""
@@ -57,7 +45,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         partition = project.partition(context.partition_key)
         report = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations).report
         rows = scan_sealed(raw_generations)
-        refusals = [*report.refusals, *_without_origin(prompts, rows), *_without_records(rows)]
+        refusals = [*report.refusals, *_without_origin(prompts, rows)]
         if refusals:
             raise dg.Failure(
                 f"{partition.key} is refused as training data, nothing is written. " + " ".join(refusals),
@@ -99,19 +87,6 @@ def _without_origin(prompts: pl.LazyFrame, raw: pl.LazyFrame) -> list[str]:
     return [
         f"prompts: {len(lost):,} generated samples, first {lost[0]}, are no prompts of the source any more."
         " Restore the source and materialize prompts again, or materialize everything of this partition anew."
-    ]
-
-
-def _without_records(raw: pl.LazyFrame) -> list[str]:
-    """Which records are in no row, though generating always writes them: laws that need them have nothing to judge."""
-    generated = raw.filter(pl.col("status") == "generated")
-    counts = generated.select(pl.len().alias("rows"), pl.col(*ALWAYS_RECORDED).count()).collect().row(0, named=True)
-    empty = [name for name in ALWAYS_RECORDED if counts["rows"] and not counts[name]]
-    if not empty:
-        return []
-    return [
-        f"records: {', '.join(empty)} is empty in every row of raw_generations, which generating never leaves so."
-        " Restore the file from a copy, or materialize raw_generations with regenerate."
     ]
 
 

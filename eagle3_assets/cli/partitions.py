@@ -37,6 +37,9 @@ def materialize(
     every: AllOption = False,
     trials: Annotated[bool, typer.Option("--trials", help="With --all: the trials too.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Ask failed prompts again.")] = False,
+    retry_broken: Annotated[
+        bool, typer.Option("--retry-broken", help="Ask again for rows that break a law about single rows.")
+    ] = False,
     regenerate: Annotated[
         bool, typer.Option("--regenerate", help="Generate everything anew, in files beside the old ones.")
     ] = False,
@@ -57,7 +60,7 @@ def materialize(
 
     project = _project(config)
     keys = _chosen(project, partitions or [], every=every, trials=trials)
-    runs = _materialize(project, keys, Wishes(retry_failed, regenerate, accept_environment))
+    runs = _materialize(project, keys, Wishes(retry_failed, retry_broken, regenerate, accept_environment))
     _show_checks(runs)
     if not all(run.good for run in runs):
         raise typer.Exit(1)

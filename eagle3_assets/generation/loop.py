@@ -6,7 +6,7 @@ What belongs here: the bounded window around an engine, retries, the order of th
 
 import asyncio
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ from eagle3_assets.engines.base import (
     RequestRefusedError,
     TransientEngineError,
 )
-from eagle3_assets.generation.errors import GenerationStoppedError
+from eagle3_assets.generation.errors import GenerationStoppedError, SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.plan import (
     Prompt,
@@ -57,7 +57,14 @@ from eagle3_assets.generation.rows import (
     unsendable,
     unusable,
 )
-from eagle3_assets.generation.sealed import Sealed, fetched, read_current, scan_sealed, write_environment
+from eagle3_assets.generation.sealed import (
+    Sealed,
+    fetched,
+    read_current,
+    scan_sealed,
+    write_environment,
+    write_identity,
+)
 from eagle3_assets.generation.sealing import Source, seal
 from eagle3_assets.identity import Identity
 
@@ -120,6 +127,7 @@ async def generate_partition(
     engine: Engine,
     logprob_share: float = 0.0,
     retry_failed: bool = False,
+    again: Collection[str] = (),
     regenerate: bool = False,
     accept_environment: bool = False,
     retry: RetryPolicy | None = None,
@@ -139,6 +147,7 @@ async def generate_partition(
         engine: started, and left running.
         logprob_share: share of samples, 0 to 1, whose log-probabilities are asked for; always the same samples.
         retry_failed: asks again for rows that failed in earlier runs.
+        again: ids of samples to ask for although the sealed file has them; one that fails now keeps its former row.
         regenerate: consent to a new file beside what is there. An interrupted regeneration of the same identity goes
         on.
         accept_environment: consent to extend rows of another engine, version or flag.
@@ -157,7 +166,7 @@ async def generate_partition(
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(journal_directory))
         current = read_current(directory)
-        index = index_prompts(prompts, identity)
+        index = index_prompts(prompts, identity, again)
         base, left = settle_base(journal, current, identity, regenerate=regenerate)
         base_rows = scan_sealed(stack.enter_context(fetched(base, journal_directory))) if base else None
         base_index = SealedIndex() if base_rows is None else index_sealed(base_rows)
@@ -190,6 +199,7 @@ async def generate_partition(
 
         if base is not None and not len(journal) and is_sealed_already(index, base_index):
             sealed = base
+            _restore_identity(directory, identity)
         else:
             newest = journal.environment[0] if journal.environment else base.pointer.environment if base else None
             source = Source(prompts, index, journal, base, base_rows, base_index)
@@ -209,6 +219,14 @@ async def generate_partition(
             left_beside=tuple(left),
             torn_bytes=journal.torn_bytes,
         )
+
+
+def _restore_identity(directory: UPath, identity: Identity) -> None:
+    """Puts the identity's record back where a person has deleted it."""
+    try:
+        write_identity(directory, identity)
+    except OSError as error:
+        raise SealedError(f"{directory}: the record of the identity cannot be written: {error}") from error
 
 
 def _work(prompts: pl.LazyFrame, index: PromptIndex, missing: bytearray) -> Iterator[tuple[Prompt, str]]:

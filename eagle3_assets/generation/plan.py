@@ -3,14 +3,15 @@
 What belongs here: accounting by request key, the consents to a new identity or environment. Not here: asking, writing.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from eagle3_assets.frames import batches
-from eagle3_assets.generation.errors import EnvironmentChangedError, IdentityMismatchError, PromptsError
+from eagle3_assets.generation.errors import EnvironmentChangedError, IdentityMismatchError, PromptsError, SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.sealed import Sealed, read_environment, read_identity
 from eagle3_assets.identity import Identity, differences, digest, request_key
@@ -19,6 +20,7 @@ from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 BATCH_ROWS = 500
 """Prompts in memory at once."""
 
+_KEY = re.compile("[0-9a-f]{32}")
 _PROMPT_COLUMNS = ("sample_id", "prompt_ids", "status", "reason")
 
 
@@ -41,6 +43,8 @@ class PromptIndex:
     """Sixteen bytes each."""
     refused: bytearray = field(default_factory=bytearray)
     """1 where the prompt was refused before generation."""
+    again: bytearray = field(default_factory=bytearray)
+    """1 where its stored row is not wanted."""
 
 
 @dataclass(slots=True)
@@ -72,8 +76,13 @@ def iterate_prompts(prompts: pl.LazyFrame) -> Iterator[Prompt]:
             position += 1
 
 
-def index_prompts(prompts: pl.LazyFrame, identity: Identity) -> PromptIndex:
+def index_prompts(prompts: pl.LazyFrame, identity: Identity, again: Collection[str] = ()) -> PromptIndex:
     """Reads all prompts once.
+
+    Args:
+        prompts: rows of ``contract.TOKENIZED_PROMPTS``.
+        identity: of this run.
+        again: ids of the samples whose stored rows are not wanted.
 
     Raises:
         PromptsError: a column is missing, a status is unknown, or a sample id stands there twice.
@@ -93,14 +102,24 @@ def index_prompts(prompts: pl.LazyFrame, identity: Identity) -> PromptIndex:
         seen.add(prompt.sample_id)
         index.keys.append(bytes.fromhex(prompt_key(prompt, fingerprint)))
         index.refused.append(prompt.status == "refused")
+        index.again.append(prompt.sample_id in again)
     return index
 
 
 def index_sealed(frame: pl.LazyFrame) -> SealedIndex:
-    """Reads which requests a sealed file holds."""
+    """Reads which requests a sealed file holds.
+
+    Raises:
+        SealedError: a row does not say which.
+    """
     index = SealedIndex()
     for batch in batches(frame.select("request_key", "status"), 10_000):
         for key, status in batch.iter_rows():
+            if key is None or not _KEY.fullmatch(key):
+                raise SealedError(
+                    f"row {len(index.status)} of the sealed generations has the request key {key!r}, which is none:"
+                    " the file was changed. Restore it from a copy, or materialize raw_generations with regenerate."
+                )
             index.rows[bytes.fromhex(key)] = len(index.status)
             index.status.append(status)
     return index
@@ -146,8 +165,8 @@ def missing_prompts(prompts: PromptIndex, sealed: SealedIndex, journal: Journal,
     """Which prompts this run has to bring to an end: 1 at their position."""
     done = {GENERATED} if retry_failed else {GENERATED, FAILED}
     return bytearray(
-        not refused and journal.status(key) not in done and sealed.of(key) not in done
-        for key, refused in zip(prompts.keys, prompts.refused, strict=True)
+        not refused and journal.status(key) not in done and (again or sealed.of(key) not in done)
+        for key, refused, again in zip(prompts.keys, prompts.refused, prompts.again, strict=True)
     )
 
 

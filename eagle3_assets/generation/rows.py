@@ -59,6 +59,11 @@ def request_sampling(identity: Identity) -> Sampling:
     return identity.sampling.model_copy(update={"stop_token_ids": identity.stop_token_ids})
 
 
+def sampling_record(identity: Identity) -> str:
+    """What each row of an identity records as its sampling: canonical JSON."""
+    return canonical_json(request_sampling(identity).model_dump(mode="json"))
+
+
 def request_for(key: str, sample_id: str, prompt_ids: list[int], sampling: Sampling, logprob_share: float) -> Request:
     """One prompt's request, with its own seed."""
     return Request(

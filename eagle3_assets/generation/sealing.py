@@ -21,9 +21,9 @@ from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
 from eagle3_assets.generation.errors import PromptsError, SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts, prompt_key
-from eagle3_assets.generation.rows import Row, refused_row, request_sampling
+from eagle3_assets.generation.rows import Row, refused_row, sampling_record
 from eagle3_assets.generation.sealed import CURRENT, Pointer, Sealed, next_file, read_current, write_identity
-from eagle3_assets.identity import Identity, canonical_json
+from eagle3_assets.identity import Identity
 from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 
 
@@ -141,7 +141,7 @@ def _changed(what: str) -> PromptsError:
 def _frames(source: Source, identity: Identity, tally: _Tally) -> Iterator[pl.DataFrame]:
     constants = {
         "identity": identity.fingerprint,
-        "sampling": canonical_json(request_sampling(identity).model_dump(mode="json")),
+        "sampling": sampling_record(identity),
     }
     batch: list[Prompt] = []
     for prompt in iterate_prompts(source.prompts):
@@ -166,7 +166,10 @@ def _frame(batch: list[Prompt], source: Source, constants: Row, tally: _Tally) -
             raise _changed(f"{prompt.sample_id} is another one")
         if source.index.refused[prompt.position]:
             row = refused_row(key.hex(), prompt.sample_id, prompt.prompt_ids, prompt.reason)
-        elif source.base_index.of(key) == GENERATED or source.journal.status(key) is None:
+        elif source.journal.status(key) is None or (
+            # A failure now does not push out what was generated before.
+            source.journal.status(key) != GENERATED and source.base_index.of(key) == GENERATED
+        ):
             from_base[source.base_index.rows[key]] = place
             continue
         else:

@@ -37,6 +37,15 @@ class PromptIndex:
 
 
 @dataclass(frozen=True)
+class FileIdentity:
+    """What a sealed file says of all its rows together."""
+
+    fingerprint: str
+    sampling: str
+    """As each row records it: canonical JSON."""
+
+
+@dataclass(frozen=True)
 class Context:
     """Everything but the rows. What is left out makes the laws that need it say so; nothing passes for want of it."""
 
@@ -60,6 +69,11 @@ class Context:
     """
     source_sample_ids: frozenset[str] | None = None
     """Ids of the samples that ``prompts`` holds now."""
+    file_identity: FileIdentity | None = None
+    """Of the sealed file that the rows come from."""
+    complete_records: bool = False
+    """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
+    that needs it, as one that is only in some rows does anywhere."""
 
     @cached_property
     def recorded_stop_ids(self) -> frozenset[int]:

@@ -33,6 +33,7 @@ _FACTS = pl.Schema(
     {
         "sample_id": pl.String,
         "status": pl.String,
+        "reason": pl.String,
         "output_tokens": pl.Int64,
         "finish_type": pl.String,
         "max_new_tokens": pl.Int64,
@@ -123,13 +124,12 @@ class _Tally:
                 self.findings.append(self._finding(batch, places, row, found.severity, index, text))
         if judgement.missing is not None:
             for row in np.flatnonzero(judgement.missing).tolist():
-                detail = f"{self.law.missing}, though other rows have it"
-                self.missing.append(self._finding(batch, places, row, "error", -1, detail))
+                self.missing.append(self._finding(batch, places, row, "error", -1, self.law.missing))
 
     def verdict(self, rows: int, no_rows: str, context: Context) -> Verdict:
         """The law's verdict after the last batch."""
         partly = None
-        if self.missing and self.recorded:
+        if self.missing and (self.recorded or context.complete_records):
             self.judged += len({f.row for f in self.missing})
             self.violations += len({f.row for f in self.missing})
             self.findings += self.missing
@@ -292,6 +292,7 @@ def _facts(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
         {
             "sample_id": frame["sample_id"],
             "status": status,
+            "reason": batch.column("reason", pl.String),
             "output_tokens": pl.select(pl.when(has_output).then(lengths)).to_series(),
             "finish_type": batch.column("finish_type", pl.String),
             "max_new_tokens": batch.samplings["max_new_tokens"],

@@ -92,6 +92,13 @@ class Report:
         raise KeyError(law)
 
     @property
+    def broken(self) -> frozenset[str]:
+        """Ids of the samples that break a law about single rows which would keep them from being used."""
+        laws = [v.law.name for v in self.verdicts if v.law.scope == "row" and v.effect != "warn"]
+        errors = self.findings.filter(pl.col("law").is_in(laws) & (pl.col("severity") == "error"))
+        return frozenset(errors["sample_id"])
+
+    @property
     def nothing_judged(self) -> bool:
         """Whether no law about single rows could say anything, as over an empty file: no reason to trust it."""
         return all(v.status == "not_judged" for v in self.verdicts if v.law.scope == "row")

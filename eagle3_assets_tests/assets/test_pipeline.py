@@ -23,6 +23,7 @@ from eagle3_assets.contract import (
 from eagle3_assets.generating import Wishes
 from eagle3_assets.generation.progress import Progress
 from eagle3_assets.generation.sealed import scan_sealed
+from eagle3_assets.identity import canonical_json
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.resources import ProgressListener
@@ -318,6 +319,21 @@ def test_failed_prompts_are_asked_again_when_told(make_project: ProjectMaker, in
     assert raw(project)["output_ids"].to_list() == rows["output_ids"].to_list()
 
 
+def test_a_broken_row_alone_is_asked_again_when_told(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    project = make_project()
+    run(project, instance)
+    rows, path = raw(project), sealed_generations(project.layout, "d").path
+    hit = pl.col("sample_id") == rows["sample_id"][2]
+    changed = pl.when(hit).then(pl.col("output_ids").list.reverse()).otherwise("output_ids")
+    write_parquet(rows.with_columns(output_ids=changed), path)
+    refused = run(project, instance)
+    assert statuses(refused)["stored_as_captured"] == "failed"
+    mended = run(project, instance, retry_broken=True)
+    assert mended.good, mended
+    assert (mended.generated, mended.kept) == (1, 3)
+    assert raw(project)["output_ids"].to_list() == rows["output_ids"].to_list()
+
+
 def test_the_whole_pipeline_on_an_object_store(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
     project = make_project(demo_rows("chat", 2), storage={"root": "memory://bucket/eagle3"})
     assert run(project, instance).good
@@ -338,12 +354,45 @@ def test_a_source_id_is_shown_as_text(make_project: ProjectMaker, instance: dg.D
 def test_records_that_are_gone_from_every_row_are_no_pass(
     make_project: ProjectMaker, instance: dg.DagsterInstance
 ) -> None:
-    project = make_project()
+    project = make_project(demo_rows("chat", 2))
     run(project, instance)
-    path = sealed_generations(project.layout, "d").path
-    write_parquet(raw(project).with_columns(ids_sha256=pl.lit(None, pl.String)), path)
-    said = failures(run_some(project, instance, "training_samples"))
-    assert "ids_sha256 is empty in every row" in said["training_samples"]
+    rows, path = raw(project), sealed_generations(project.layout, "d").path
+    for column, law, said in (
+        ("ids_sha256", "stored_as_captured", "its hash is not recorded"),
+        ("completion_tokens", "completion_count", "completion_tokens is not recorded"),
+        ("finish_type", "finish_known", "finish_type is not recorded"),
+        ("sampling", "sampling_recorded", "its sampling parameters are not recorded"),
+        ("identity", "sampling_recorded", "its identity is not recorded, the file's is "),
+        ("request_key", "sampling_recorded", "its request key is not recorded"),
+    ):
+        write_parquet(rows.with_columns(pl.lit(None, rows.schema[column]).alias(column)), path)
+        refused = failures(run_some(project, instance, "training_samples"))["training_samples"]
+        assert f"{law}: 2 of 2 samples break it" in refused
+        assert said in refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"identity": "0" * 16}, "its identity is 0000000000000000, the file's is "),
+        ({"sampling": {"temperature": 0.5}}, "not that of the file's identity: temperature is 0.5, not 0.0"),
+    ],
+)
+def test_a_row_of_another_request_is_noticed(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, changes: dict[str, Any], said: str
+) -> None:
+    project = make_project(demo_rows("chat", 3))
+    run(project, instance)
+    rows, path = raw(project), sealed_generations(project.layout, "d").path
+    second = rows["sample_id"][1]
+    if isinstance(changes.get("sampling"), dict):
+        changes = {"sampling": canonical_json(json.loads(rows["sampling"][1]) | changes["sampling"])}
+    hit = pl.col("sample_id") == second
+    write_parquet(rows.with_columns(**{k: pl.when(hit).then(pl.lit(v)).otherwise(k) for k, v in changes.items()}), path)
+    checks = {check.name: check for check in run(project, instance).checks}
+    assert checks["sampling_recorded"].status == "failed"
+    assert f"{second}: " in checks["sampling_recorded"].said
+    assert said in checks["sampling_recorded"].said
 
 
 def test_a_row_without_its_ids_hides_no_other(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:

@@ -29,6 +29,7 @@ from eagle3_assets.generation.errors import (
     IdentityMismatchError,
     JournalError,
     PromptsError,
+    SealedError,
 )
 from eagle3_assets.generation.journal import FILE, Journal, decode
 from eagle3_assets.generation.loop import generate_partition
@@ -115,6 +116,50 @@ def test_a_transient_fault_is_sent_again(tmp_path: Path) -> None:
     outcome = run(tmp_path, prompt_frame(5), engine)
     assert (outcome.generated, outcome.retries) == (5, 3)
     assert sealed_rows(tmp_path)["attempts"].to_list() == [1, 3, 2, 1, 1]
+
+
+def test_rows_that_are_not_wanted_are_asked_for_again_and_no_other(tmp_path: Path) -> None:
+    prompts = prompt_frame(6)
+    former = run(tmp_path, prompts).sealed
+    engine = FakeEngine(faults={"s4": always(TransientEngineError("connection lost"))})
+    engine.reply = {"latency_s": 9.0}
+    outcome = run(tmp_path, prompts, engine, again={"s1", "s4", "stranger"})
+    assert engine.asked == {"s1": 1, "s4": 4}
+    assert (outcome.asked, outcome.kept, outcome.generated) == (2, 4, 1)
+    rows = sealed_rows(tmp_path)
+    check_whole(rows, prompts)
+    # What fails now keeps its former row, and the former file stays for the row that was replaced.
+    assert rows["latency_s"].to_list() == [0.25, 9.0, 0.25, 0.25, 0.25, 0.25]
+    assert rows["status"].unique().to_list() == ["generated"]
+    assert outcome.left_beside == (str(former.path),)
+
+
+def test_an_interrupted_second_asking_goes_on(tmp_path: Path) -> None:
+    prompts = prompt_frame(4)
+    run(tmp_path, prompts)
+    interrupted(tmp_path, prompts, "s2", again={"s0", "s2"})
+    engine = FakeEngine()
+    run(tmp_path, prompts, engine, again={"s0", "s2"})
+    assert engine.asked == {"s2": 1}
+    check_whole(sealed_rows(tmp_path), prompts)
+
+
+@pytest.mark.parametrize("key", [None, "", "xyz", "AB" * 16])
+def test_a_sealed_row_without_a_request_key_is_said(tmp_path: Path, key: str | None) -> None:
+    sealed = run(tmp_path, prompt_frame(3)).sealed
+    rows = sealed_rows(tmp_path)
+    keys = rows["request_key"].to_list()
+    rows.with_columns(pl.Series("request_key", [keys[0], key, keys[2]])).write_parquet(str(sealed.path))
+    with pytest.raises(SealedError, match="row 1 of the sealed generations has the request key"):
+        run(tmp_path, prompt_frame(4))
+
+
+def test_a_deleted_record_of_the_identity_comes_back(tmp_path: Path) -> None:
+    sealed = run(tmp_path, prompt_frame(2)).sealed
+    record = sealed.directory / f"{IDENTITY.fingerprint}.identity.json"
+    record.unlink()
+    run(tmp_path, prompt_frame(2))
+    assert read_identity(sealed.directory, IDENTITY.fingerprint) == IDENTITY
 
 
 def test_what_never_works_becomes_a_failed_row_with_its_reason(tmp_path: Path) -> None:

@@ -270,3 +270,22 @@ def test_stop_id_that_the_tokenizer_does_not_name_is_not_asked_for(tokenizer: To
 
 def test_tokenizer_canary_needs_no_rows(context: Context) -> None:
     assert judge_prompts([], context)["tokenizer_canary"].status == "passed"
+
+
+@pytest.mark.parametrize(("refused", "status"), [(0, "passed"), (1, "passed"), (2, "warned"), (12, "warned")])
+def test_refused_prompts_are_counted_with_their_reasons(refused: int, status: str, context: Context) -> None:
+    reasons = ["too long: 9 ids" if row else "template: no\x1b[2J" for row in range(refused)]
+    frame = kimi.prompts().with_columns(
+        status=pl.when(pl.int_range(pl.len()) < refused).then(pl.lit("refused")).otherwise("status"),
+        reason=pl.Series([*reasons, *[None] * (12 - refused)], dtype=pl.String),
+    )
+    verdict = judge_prompts([frame], context)["prompts_refused"]
+    assert (verdict.status, verdict.refuses) == (status, False)
+    assert verdict.summary.startswith(f"{refused} of 12 prompts refused ({refused / 12:.2%})")
+    assert verdict.figures == {"refused_share": refused / 12}
+    if refused == 12:
+        assert "; 11 times too long; 1 times template" in verdict.summary
+
+
+def test_without_prompts_nothing_is_said_of_refused_ones(context: Context) -> None:
+    assert judge_prompts([kimi.prompts().clear()], context)["prompts_refused"].status == "not_judged"

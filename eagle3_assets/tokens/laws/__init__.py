@@ -13,6 +13,7 @@ __all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "low
 LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.TOKENIZER_CANARY,
     prompts.PROMPTS_ACCOUNTED,
+    prompts.PROMPTS_REFUSED,
     prompts.PROMPT_REPRODUCIBLE,
     prompts.PROMPT_SUFFIX,
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find

@@ -143,8 +143,8 @@ class RowLaw(Law):
 class PartitionLaw(Law):
     """A law about all rows together: its function sees a few facts of each row, collected over the batches.
 
-    The facts are a frame with the columns ``sample_id``, ``status``, ``output_tokens`` (null without an output),
-    ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order.
+    The facts are a frame with the columns ``sample_id``, ``status``, ``reason``, ``output_tokens`` (null without an
+    output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order.
     """
 
     judge: Callable[[pl.DataFrame, Context], PartitionJudgement]

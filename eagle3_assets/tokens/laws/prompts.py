@@ -24,6 +24,8 @@ from eagle3_assets.tokens.laws.base import (
 )
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 from eagle3_assets.tokens.profile_spec import Mode
+from eagle3_assets.tokens.reasons import reason_kinds
+from eagle3_assets.tokens.safe_text import visible
 
 
 def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -83,6 +85,19 @@ def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJ
     return PartitionJudgement(len(faults), (said,), tuple(faults))
 
 
+def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
+    """Counts the prompts that are never sent, by reason."""
+    if facts.is_empty():
+        return PartitionJudgement(0, reason="there are no prompts", judged=False)
+    refused = facts.filter(pl.col("status") == "refused")
+    share = len(refused) / len(facts)
+    said = f"{len(refused):,} of {counted(len(facts), 'prompt')} refused ({share:.2%})"
+    if len(refused):
+        reasons = reason_kinds(refused["reason"])
+        said += "; " + "; ".join(f"{number:,} times {visible(kind)}" for kind, number in reasons.head(3).iter_rows())
+    return PartitionJudgement(int(share > REFUSED_REMARK), (said,), figures={"refused_share": share})
+
+
 def judge_prompt_suffix(batch: Batch) -> RowJudgement:
     """Compares each prompt's end with the suffix of its thinking mode."""
     suffixes = batch.context.profile.suffixes
@@ -137,6 +152,9 @@ def _suffix_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str
             yield f"the {mode} suffix decodes to {decoded!r}, not to {text!r}"
 
 
+REFUSED_REMARK = 0.10
+"""Share of refused prompts from which the check asks a person to look; below it the figure is only shown."""
+
 TOKENIZER_CANARY = PartitionLaw(
     name="tokenizer_canary",
     definition="Every structural token of the profile encodes to its one id and decodes back to itself.",
@@ -174,6 +192,18 @@ PROMPT_REPRODUCIBLE = RowLaw(
     columns=("prompt_ids",),
     nothing="none of the prompts that were rendered again is in the partition",
     unless=needs_rerendered_prompts,
+)
+
+PROMPTS_REFUSED = PartitionLaw(
+    name="prompts_refused",
+    definition=f"At most {REFUSED_REMARK:.0%} of the prompts are refused before generation.",
+    asset="tokenized_prompts",
+    effect="warn",
+    meaning="The drafter would learn from another mixture of prompts than the dataset's: refused ones are rarely a"
+    " random choice.",
+    remedy="Each refused row of tokenized_prompts says why; mend the source, the chat template or the dataset's"
+    " settings and materialize it again.",
+    judge=judge_prompts_refused,
 )
 
 PROMPT_SUFFIX = RowLaw(

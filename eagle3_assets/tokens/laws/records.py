@@ -1,12 +1,16 @@
 """Laws about what is recorded with an output: log-probabilities, sampling parameters, the hash taken at capture."""
 
+import json
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 
 from eagle3_assets.identity import ids_sha256
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, TokenColumn
+from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, Mask, TokenColumn
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, find
+from eagle3_assets.tokens.safe_text import visible
 
 LOGPROB_IDS = "output_logprob_ids"
 """A column that some sources have beside the contract's: the ids that the log-probabilities are of."""
@@ -41,14 +45,43 @@ def judge_logprobs_agree(batch: Batch) -> RowJudgement:
 
 
 def judge_sampling_recorded(batch: Batch) -> RowJudgement:
-    """Looks for sampling parameters that a row leaves to the engine's defaults."""
+    """Looks for sampling parameters left to the engine's defaults, and for rows that another request was made of."""
     faults = batch.samplings["fault"]
 
     def detail(row: int) -> str:
         return str(faults[row])
 
     recorded = batch.present("sampling")
-    return RowJudgement(recorded, (find(recorded & faults.is_not_null().to_numpy(), detail),), missing=~recorded)
+    incomplete = recorded & faults.is_not_null().to_numpy()
+    found = (find(incomplete, detail), *_of_another_request(batch, recorded & ~incomplete))
+    return RowJudgement(recorded, found, missing=~recorded)
+
+
+def _of_another_request(batch: Batch, complete: Mask) -> Iterator[Found]:
+    """Rows whose records are not those of the file that they lie in; nothing where the file has no identity."""
+    file = batch.context.file_identity
+    if file is None:
+        return
+    sampling, identity = batch.column("sampling", pl.String), batch.column("identity", pl.String)
+
+    def other_sampling(row: int) -> str:
+        return (
+            f"its sampling is not that of the file's identity: {', '.join(_departures(sampling[row], file.sampling))}"
+        )
+
+    def other_identity(row: int) -> str:
+        return f"its identity is {visible(identity[row] or 'not recorded')}, the file's is {file.fingerprint}"
+
+    yield find(complete & (sampling != file.sampling).fill_null(value=True).to_numpy(), other_sampling)
+    yield find((identity != file.fingerprint).fill_null(value=True).to_numpy(), other_identity)
+    yield find(~batch.present("request_key"), lambda _: "its request key is not recorded")
+
+
+def _departures(record: str, expected: str) -> list[str]:
+    there, wanted = json.loads(record), json.loads(expected)
+    differing = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
+    shown = [f"{name} is {there.get(name)!r}, not {wanted.get(name)!r}" for name in differing]
+    return [visible(text) for text in shown] or ["it is written in another way"]
 
 
 def judge_stored_as_captured(batch: Batch) -> RowJudgement:
@@ -93,11 +126,12 @@ LOGPROBS_AGREE = RowLaw(
 
 SAMPLING_RECORDED = RowLaw(
     name="sampling_recorded",
-    definition="Every row records every sampling parameter explicitly.",
+    definition="Every row records every sampling parameter explicitly, and the request of the file that it lies in.",
     asset="raw_generations",
     effect="refuse",
     meaning="Nobody can say which distribution the tokens come from, as engines fill gaps with defaults of their own.",
-    remedy="Regenerate with every parameter in the request, or add the parameters to the file if you know them.",
+    remedy="Restore the file from a copy, or regenerate with every parameter in the request; add parameters that are"
+    " missing to a foreign file only if you know them.",
     judge=judge_sampling_recorded,
     columns=("sampling",),
     nothing="no row records its sampling parameters",
@@ -110,7 +144,8 @@ STORED_AS_CAPTURED = RowLaw(
     asset="raw_generations",
     effect="refuse",
     meaning="The stored ids were changed after capture: by an edit, a faulty disk or a tool that rewrote the file.",
-    remedy="Restore the file from a copy, or materialize raw_generations with regenerate.",
+    remedy="Restore the file from a copy, or materialize raw_generations with retry_broken, which asks for these"
+    " samples again.",
     judge=judge_stored_as_captured,
     columns=("prompt_ids", "output_ids", "ids_sha256"),
     nothing="no row records a hash",
