@@ -3,6 +3,7 @@
 What belongs here: settings models, their defaults and limits, loading. Not here: anything that acts on a setting.
 """
 
+import json
 import os
 import re
 from importlib.resources import files
@@ -15,6 +16,7 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -24,6 +26,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from eagle3_assets.tokens.safe_text import quoted
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -38,6 +42,16 @@ class ConfigError(Exception):
     """The config cannot be used. The text names the file, the key and what is allowed."""
 
 
+def _no_truth_value(value: Any) -> Any:  # noqa: ANN401 - raw input
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_no_truth_value)]
+"""A float; ``yes`` and ``true``, which would count as 1, are none."""
+
+
 class Settings(BaseModel):
     """Base of all settings: unknown keys are errors, values cannot be changed after loading."""
 
@@ -50,11 +64,11 @@ class Sampling(Settings):
     max_new_tokens: StrictInt = Field(
         512, ge=1, le=1_000_000, description="Cap on output tokens, the stop token included."
     )
-    temperature: float = Field(1.0, ge=0.0, le=10.0, description="0 takes the likeliest token (greedy).")
-    top_p: float = Field(1.0, gt=0.0, le=1.0, description="Smallest set of tokens holding this much probability.")
+    temperature: Number = Field(1.0, ge=0.0, le=10.0, description="0 takes the likeliest token (greedy).")
+    top_p: Number = Field(1.0, gt=0.0, le=1.0, description="Smallest set of tokens holding this much probability.")
     top_k: StrictInt = Field(-1, ge=-1, description="Only the k likeliest tokens; -1 for all.")
-    min_p: float = Field(0.0, ge=0.0, le=1.0, description="Only tokens at least this share of the likeliest.")
-    repetition_penalty: float = Field(1.0, gt=0.0, le=2.0, description="1 for none.")
+    min_p: Number = Field(0.0, ge=0.0, le=1.0, description="Only tokens at least this share of the likeliest.")
+    repetition_penalty: Number = Field(1.0, gt=0.0, le=2.0, description="1 for none.")
     stop_token_ids: tuple[StrictInt, ...] = Field((), description="Stop ids in addition to the model's own.")
     seed: StrictInt = Field(
         0, ge=0, lt=2**31, description="Each sample's own seed is derived from this one and its id."
@@ -109,7 +123,9 @@ class TransformersEngineSettings(Settings):
     threads: StrictInt | None = Field(
         None, ge=1, le=512, description="CPU threads for torch; unset leaves torch's choice."
     )
-    logprob_share: float = Field(0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept.")
+    logprob_share: Number = Field(
+        0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept."
+    )
 
 
 def _url_of_a_server(url: str) -> str:
@@ -142,10 +158,10 @@ class SglangEngineSettings(Settings):
     max_in_flight: StrictInt | None = Field(
         None, ge=1, le=4096, description="Most requests at once to one server; unset takes its own limit, 256 at most."
     )
-    request_timeout_s: float = Field(
+    request_timeout_s: Number = Field(
         3600.0, gt=0.0, le=86_400.0, description="Seconds to wait for an answer; it must cover the longest output."
     )
-    unavailable_wait_s: float = Field(
+    unavailable_wait_s: Number = Field(
         600.0, ge=0.0, le=86_400.0, description="Seconds to wait when every server is gone; then the run stops."
     )
     beyond_context: Literal["cap", "refuse"] = Field(
@@ -153,7 +169,9 @@ class SglangEngineSettings(Settings):
         description="Where prompt and `max_new_tokens` exceed the context: lower the cap for that prompt, or fail it.",
     )
     want_text: bool = Field(False, description="Whether to keep the server's own text beside the ids.")
-    logprob_share: float = Field(0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept.")
+    logprob_share: Number = Field(
+        0.01, ge=0.0, le=1.0, description="Share of samples whose log-probabilities are kept."
+    )
 
     @field_validator("endpoints")
     @classmethod
@@ -193,8 +211,8 @@ EngineSettings = Annotated[
 class Band(Settings):
     """A range that a figure is expected in, both ends included."""
 
-    low: float = Field(ge=0)
-    high: float = Field(ge=0)
+    low: Number = Field(ge=0)
+    high: Number = Field(ge=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -239,10 +257,10 @@ class Dataset(Settings):
     thinking: bool = Field(True, description="Whether the chat template leaves reasoning to the target.")
     sampling: Sampling = Field(default_factory=Sampling)
     length_band: LengthBand = Field(default_factory=LengthBand)
-    quarantine_limit: float = Field(
+    quarantine_limit: Number = Field(
         0.01, ge=0.0, le=1.0, description="Share of quarantined rows above which it is refused."
     )
-    coverage: float = Field(1.0, ge=0.0, le=1.0, description="Least share of sent prompts that must have an output.")
+    coverage: Number = Field(1.0, ge=0.0, le=1.0, description="Least share of sent prompts that must have an output.")
 
     @field_validator("name")
     @classmethod
@@ -276,10 +294,11 @@ class Eagle3Config(Settings):
 
     @model_validator(mode="after")
     def _names_differ(self) -> "Eagle3Config":
-        names = [dataset.name for dataset in self.datasets]
-        doubled = sorted({name for name in names if names.count(name) > 1})
+        # Names become files, and some file systems do not tell upper from lower case.
+        names = [dataset.name.lower() for dataset in self.datasets]
+        doubled = sorted({d.name for d in self.datasets if names.count(d.name.lower()) > 1})
         if doubled:
-            raise ValueError(f"dataset names must differ; given twice: {', '.join(doubled)}")
+            raise ValueError(f"dataset names must differ by more than case; given twice: {', '.join(doubled)}")
         return self
 
     def dataset(self, name: str) -> Dataset:
@@ -319,6 +338,8 @@ def load_config(path: Path | None = None) -> Eagle3Config:
         raise ConfigError(f"{path}: is nested too deeply") from None
     except ValueError as error:  # such as a date that is none, or a number of thousands of digits
         raise ConfigError(f"{path}: holds a value that cannot be read: {_one_line(str(error))}") from None
+    if _refers_to_itself(raw):
+        raise ConfigError(f"{path}: an anchor (&name) is used inside of what it names (*name)")
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: must be a mapping with the keys target and datasets, not {type(raw).__name__}")
     try:
@@ -329,6 +350,14 @@ def load_config(path: Path | None = None) -> Eagle3Config:
     if faults:
         raise ConfigError("\n".join(f"{path}: {line}" for line in faults))
     return _resolved(config, path.resolve().parent)
+
+
+def _refers_to_itself(raw: object) -> bool:
+    try:
+        json.dumps(raw, default=str, skipkeys=True)
+    except ValueError:
+        return True
+    return False
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -476,8 +505,7 @@ def inner_models(annotation: Any) -> tuple[type[BaseModel], ...]:  # noqa: ANN40
 def _shown(value: Any) -> str:  # noqa: ANN401 - raw input
     if isinstance(value, dict | list):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return quoted(value)
 
 
 def _one_line(text: str) -> str:

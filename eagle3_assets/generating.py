@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from eagle3_assets.config import Sampling
-from eagle3_assets.engines.base import Description, Engine
+from eagle3_assets.engines.base import Description, Engine, EngineError
 from eagle3_assets.generation.errors import IdentityMismatchError
 from eagle3_assets.generation.loop import Outcome, generate_partition
 from eagle3_assets.generation.progress import Progress
@@ -42,7 +42,17 @@ class Generated:
 
 
 def identity_of(target: LoadedTarget, description: Description, *, thinking: bool, sampling: Sampling) -> Identity:
-    """The identity of what an engine generates for a target."""
+    """The identity of what an engine generates for a target.
+
+    Raises:
+        EngineError: a stop id of the config is outside the engine's vocabulary.
+    """
+    beyond = [i for i in sampling.stop_token_ids if i >= description.vocab_size]
+    if beyond:
+        raise EngineError(
+            f"sampling.stop_token_ids: {beyond[0]} is no id of the target, whose vocabulary has"
+            f" {description.vocab_size:,}"
+        )
     stops = {*description.stop_token_ids, *target.stop_token_ids, *sampling.stop_token_ids}
     return Identity(
         weights=description.weights,

@@ -92,12 +92,23 @@ def instance_home() -> Path:
 
 @contextmanager
 def persistent_instance() -> Iterator["dg.DagsterInstance"]:
-    """The Dagster instance that terminal and UI share."""
-    import dagster as dg
+    """The Dagster instance that terminal and UI share.
 
-    instance_home()
-    with dg.DagsterInstance.get() as instance:
-        yield instance
+    Raises:
+        StorageError: its database fails, at the start or later: a full disk, a damaged file.
+    """
+    import dagster as dg
+    from sqlalchemy.exc import DBAPIError  # Dagster's own way to its databases
+
+    home = instance_home()
+    try:
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+    except DBAPIError as error:
+        raise StorageError(
+            f"{home}: the database of the Dagster instance cannot be used: {error.orig}. Generated rows are kept with"
+            " the data; run again when that is mended."
+        ) from error
 
 
 def materialize(

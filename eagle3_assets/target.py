@@ -30,6 +30,9 @@ BROKEN_TRANSFORMERS = {"5.4.0", "5.5.0"}
 """Releases that decode a Kimi tokenizer's end of reasoning to nothing (huggingface/transformers#45356)."""
 
 
+_LENGTH_KEYS = ("max_position_embeddings", "n_positions")
+
+
 class TargetError(Exception):
     """The target cannot be used; the text says which file or setting and what to do."""
 
@@ -86,7 +89,8 @@ def load_target(settings: Target) -> LoadedTarget:
     tokenizer = load_tokenizer(source, trust_remote_code=settings.trust_remote_code)
     if settings.chat_template is None and not getattr(tokenizer, "chat_template", None):
         raise TargetError(f"{source}: has no chat template; name one with target.chat_template")
-    stops = {*facts.stop_token_ids, *_ids(getattr(tokenizer, "eos_token_id", None))}
+    end = getattr(tokenizer, "eos_token_id", None)
+    stops = {*facts.stop_token_ids, *([] if end is None else [end])}
     try:
         profile = resolve_profile(
             tokenizer,
@@ -119,13 +123,17 @@ def read_model_facts(model: Path) -> ModelFacts:
     """
     config = _read_json(model / "config.json", required=True)
     generation = _read_json(model / "generation_config.json", required=False)
-    text_config = config.get("text_config") or config
-    vocab_size, context = text_config.get("vocab_size"), text_config.get("max_position_embeddings")
-    if not isinstance(vocab_size, int) or not isinstance(context, int):
-        raise TargetError(f"{model / 'config.json'}: `vocab_size` and `max_position_embeddings` must be whole numbers")
-    stops = _ids(config.get("eos_token_id")) | _ids(text_config.get("eos_token_id"))
-    stops |= _ids(generation.get("eos_token_id"))
-    return ModelFacts(vocab_size, context, tuple(sorted(stops)))
+    inner = config.get("text_config")
+    text_config = inner if isinstance(inner, dict) else config
+    # GPT-2 and its kin call it n_positions.
+    length_key = next((key for key in _LENGTH_KEYS if key in text_config), _LENGTH_KEYS[0])
+    limits: dict[str, Any] = {key: text_config.get(key) for key in ("vocab_size", length_key)}
+    wrong = [f"`{key}` is {value!r}" for key, value in limits.items() if not _is_whole(value) or value < 1]
+    if wrong:
+        raise TargetError(f"{model / 'config.json'}: {' and '.join(wrong)}; must be a whole number above 0")
+    stops = _stop_ids(config, model / "config.json") | _stop_ids(text_config, model / "config.json")
+    stops |= _stop_ids(generation, model / "generation_config.json")
+    return ModelFacts(limits["vocab_size"], limits[length_key], tuple(sorted(stops)))
 
 
 def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - a transformers tokenizer
@@ -177,10 +185,17 @@ def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
     return value
 
 
-def _ids(value: Any) -> set[int]:  # noqa: ANN401 - a config's value
-    if isinstance(value, int):
-        return {value}
-    return {item for item in value if isinstance(item, int)} if isinstance(value, list) else set()
+def _stop_ids(config: dict[str, Any], where: Path) -> set[int]:
+    """The ids that a config file names as ends; none where it names none."""
+    value = config.get("eos_token_id")
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(_is_whole(item) and item >= 0 for item in ids):
+        raise TargetError(f"{where}: `eos_token_id` is {value!r}; must be a token id or a list of them")
+    return set(ids)
+
+
+def _is_whole(value: Any) -> bool:  # noqa: ANN401 - a config's value
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _first_line(error: Exception) -> str:

@@ -111,3 +111,13 @@ def test_partitions_that_left_the_config_are_named_and_kept(make_project: Projec
     assert "orphaned" in err
     assert "old-00of02" in err
     assert left.exists()
+
+
+def test_a_database_that_fails_is_one_message(make_project: ProjectMaker, tmp_path: Path) -> None:
+    make_project(demo_rows("chat", 1))
+    assert invoke(tmp_path, "materialize", "d-trial")[0] == 0
+    (database,) = (tmp_path / "home").rglob("runs.db")
+    database.write_bytes(b"no database" * 1000)
+    code, _, err = invoke(tmp_path, "materialize", "d-trial")
+    assert code == 2
+    assert "the database of the Dagster instance cannot be used: file is not a database" in " ".join(err.split())

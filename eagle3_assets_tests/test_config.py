@@ -61,6 +61,18 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ("target: {model: m}\ndatasets: [{name: a-0of2, source: s}]", "must not end like a shard"),
         ("target: {model: m}\ndatasets: [{name: a, source: s}, {name: a, source: t}]", "given twice: a"),
         (
+            "target: {model: m}\ndatasets: [{name: a, source: s}, {name: A, source: t}]",
+            "more than case; given twice: A, a",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, sampling: {temperature: yes}}]",
+            "datasets[0].sampling.temperature: must be a number, not True",
+        ),
+        (
+            "target: &t {model: m, template_arguments: *t}\ndatasets: [{name: a, source: s}]",
+            "an anchor (&name) is used inside of what it names (*name)",
+        ),
+        (
             "target: {model: m}\ndatasets: [{name: a, source: s, sampling: {top_k: 0}}]",
             "datasets[0].sampling.top_k: 0 would allow no token",
         ),

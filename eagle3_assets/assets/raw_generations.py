@@ -154,6 +154,8 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
     outcome, pointer = made.outcome, made.outcome.sealed.pointer
     for line in outcome.environment_changes:
         context.log.warning(f"the environment changed: {line}")
+    if outcome.torn_bytes:
+        context.log.info(f"the journal's end was torn ({outcome.torn_bytes:,} bytes); that prompt was asked again")
     for name in outcome.left_beside:
         context.log.info(f"kept beside the current file: {name}")
     facts = (

@@ -14,6 +14,7 @@ from typing import Any
 from eagle3_assets.config import TransformersEngineSettings
 from eagle3_assets.engines.base import Description, EngineUnavailableError
 from eagle3_assets.identity import files_sha256
+from eagle3_assets.target import read_model_facts
 
 WHOLE_HASH_BYTES = 1 << 30
 """Weights up to this size are hashed whole."""
@@ -48,6 +49,7 @@ def load(
 
     Raises:
         EngineUnavailableError: torch or the checkpoint is missing or unusable.
+        TargetError: its config files are.
     """
     try:
         import torch
@@ -87,17 +89,16 @@ def load(
             f"{path}: the weights lack {len(missing)} tensors, {missing[0]} among them; transformers fills them with "
             f"random numbers, and the model would talk nonsense"
         )
-    text_config = model.config.get_text_config()
-    stops = (
-        _ids(model.config.eos_token_id) | _ids(text_config.eos_token_id) | _ids(model.generation_config.eos_token_id)
-    )
+    facts = read_model_facts(path)
+    # A model's class may know an end that its files do not name.
+    stops = {*facts.stop_token_ids, *_ids(getattr(model.config.get_text_config(), "eos_token_id", None))}
     stops |= _tokenizer_stops(tokenizer_path or path, trust_remote_code=trust_remote_code)
     model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call] # transformers' own
     description = Description(
         weights=weights_hash(path, files),
         stop_token_ids=tuple(sorted(stops)),
-        vocab_size=int(text_config.vocab_size),
-        context_length=int(text_config.max_position_embeddings),
+        vocab_size=facts.vocab_size,
+        context_length=facts.context_length,
         environment={
             "engine": "transformers",
             "torch": torch.__version__,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eagle3_assets.identity import digest
+from eagle3_assets.tokens.safe_text import quoted
 
 ROLES = ("system", "user", "assistant", "tool")
 Json = dict[str, Any]
@@ -70,7 +71,7 @@ def _conversation_id(row: Json, messages: list[Json], tools: list[Json] | None) 
         raise RefusedRowError(f"`id` must be a string or a whole number, not {_kind(given)}")
     text = str(given).strip()
     if not text or not text.isprintable():
-        raise RefusedRowError(f"`id` must be printable text, not {text!r}")
+        raise RefusedRowError(f"`id` must be printable text, not {quoted(text)}")
     return text
 
 
@@ -79,7 +80,7 @@ def _message(message: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}` is {_kind(message)}, not an object")
     role = message.get("role")
     if role not in ROLES:
-        raise RefusedRowError(f"`{where}.role` is {role!r}; known: {', '.join(ROLES)}")
+        raise RefusedRowError(f"`{where}.role` is {quoted(role)}; known: {', '.join(ROLES)}")
     normal: Json = {"role": role}
     calls = message.get("tool_calls")
     content = _content(message.get("content"), f"{where}.content")
@@ -111,7 +112,7 @@ def _content(content: Any, where: str) -> str | None:  # noqa: ANN401 - parsed J
     for i, part in enumerate(content):
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             kind = part.get("type") if isinstance(part, dict) else _kind(part)
-            raise RefusedRowError(f"`{where}[{i}]` is a part of type {kind!r}; only text parts are supported")
+            raise RefusedRowError(f"`{where}[{i}]` is a part of type {quoted(kind)}; only text parts are supported")
         texts.append(part["text"])
     return "".join(texts)
 

@@ -16,6 +16,7 @@ from eagle3_assets.contract import PROMPTS
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.prompts.conversation import Conversation, RefusedRowError, from_openai
 from eagle3_assets.strict_json import StrictJsonError, parse
+from eagle3_assets.tokens.safe_text import quoted
 
 
 class PromptSourceError(Exception):
@@ -72,7 +73,7 @@ def read_partition(partition: Partition, trial_rows: int) -> PromptRows:
                 conversation = from_openai(_parsed(text))
                 first = seen.setdefault(conversation.conversation_id, line)
                 if first != line:
-                    raise RefusedRowError(f"its id {conversation.conversation_id!r} is line {first}'s already")
+                    raise RefusedRowError(f"its id {quoted(conversation.conversation_id)} is line {first}'s already")
             except RefusedRowError as refusal:
                 refused.append(RefusedRow(path.name, line, str(refusal)))
                 continue

@@ -28,6 +28,12 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     return _MAYBE_HIDDEN.sub(lambda match: _shown(match.group(), keep_lines=keep_lines), text)
 
 
+def quoted(value: object, length: int = 60) -> str:
+    """A value as Python writes it, cut to so many characters: to be named in a message."""
+    text = repr(value)
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def markdown_code(text: str, *, in_table: bool = False) -> str:
     """Text as one inline code span of Markdown, which shows every character as it is and links nothing.
 

@@ -493,3 +493,11 @@ def test_a_storage_that_takes_nothing_is_one_clear_failure(
     [failure] = made.failures
     assert "cannot be written" in failure
     assert "prompts" in failure
+
+
+def test_a_stop_id_that_the_target_does_not_have_is_sent_to_nobody(
+    make_project: ProjectMaker, instance: dg.DagsterInstance
+) -> None:
+    made = run(make_project(dataset={"sampling": {"stop_token_ids": [5, 2048]}}), instance)
+    assert "sampling.stop_token_ids: 2048 is no id of the target, whose vocabulary has 2,048" in "".join(made.failures)
+    assert made.generated is None

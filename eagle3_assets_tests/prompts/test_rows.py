@@ -45,6 +45,10 @@ BAD: list[tuple[bytes, str]] = [
     (b"[1]", "the row is a list"),
     (b'{"messages": []}', "`messages` must be a non-empty list, not an empty list"),
     (b'{"messages": [{"role": "boss", "content": "x"}]}', "`messages[0].role` is 'boss'"),
+    (
+        b'{"messages": [{"role": "' + b"x" * 5000 + b'", "content": "x"}]}',
+        "`messages[0].role` is '" + "x" * 56 + "...; known: system",
+    ),
     (b'{"messages": [{"role": "user"}]}', "`messages[0].content` is missing"),
     (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "is a part of type 'image_url'"),
     (b'{"messages": [{"role": "system", "content": "x"}]}', "no user message"),

@@ -1,0 +1,55 @@
+"""What a checkpoint's config files say of it, and what a person is told where they say nothing usable."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagle3_assets.target import TargetError, read_model_facts
+
+USABLE = {"vocab_size": 100, "max_position_embeddings": 50, "eos_token_id": 3}
+
+
+def facts_of(directory: Path, config: dict[str, Any], generation: dict[str, Any] | None = None) -> Any:
+    (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    if generation is not None:
+        (directory / "generation_config.json").write_text(json.dumps(generation), encoding="utf-8")
+    return read_model_facts(directory)
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "expected"),
+    [
+        (USABLE, None, (100, 50, (3,))),
+        (USABLE, {"eos_token_id": [7, 5]}, (100, 50, (3, 5, 7))),
+        ({"text_config": USABLE, "eos_token_id": 9}, None, (100, 50, (3, 9))),
+        ({"vocab_size": 100, "n_positions": 20}, None, (100, 20, ())),
+        (USABLE | {"text_config": None, "eos_token_id": None}, {}, (100, 50, ())),
+    ],
+)
+def test_facts_are_read_wherever_they_stand(
+    tmp_path: Path, config: dict[str, Any], generation: dict[str, Any] | None, expected: tuple[int, int, tuple[int]]
+) -> None:
+    facts = facts_of(tmp_path, config, generation)
+    assert (facts.vocab_size, facts.context_length, facts.stop_token_ids) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "said"),
+    [
+        ({}, None, "config.json: `vocab_size` is None and `max_position_embeddings` is None; must be a whole number"),
+        (USABLE | {"vocab_size": "100"}, None, "config.json: `vocab_size` is '100'; must be a whole number above 0"),
+        (USABLE | {"max_position_embeddings": True}, None, "`max_position_embeddings` is True"),
+        (USABLE | {"max_position_embeddings": 0}, None, "`max_position_embeddings` is 0"),
+        (USABLE | {"eos_token_id": "</s>"}, None, "config.json: `eos_token_id` is '</s>'; must be a token id"),
+        (USABLE, {"eos_token_id": [3, "x"]}, "generation_config.json: `eos_token_id` is [3, 'x']"),
+        (USABLE, {"eos_token_id": -1}, "generation_config.json: `eos_token_id` is -1"),
+    ],
+)
+def test_what_is_unusable_is_named_with_its_file(
+    tmp_path: Path, config: dict[str, Any], generation: dict[str, Any] | None, said: str
+) -> None:
+    with pytest.raises(TargetError) as raised:
+        facts_of(tmp_path, config, generation)
+    assert said in str(raised.value)
