@@ -33,6 +33,10 @@ concurrency:
   runs:
     # Each run of the embedded engine loads the model for itself, and SQLite takes one writer at a time.
     max_concurrent_runs: 2
+python_logs:
+  # What servers do (one is left out, answers again, all are gone) stands in the run's log.
+  managed_python_loggers: [eagle3_assets]
+  python_log_level: INFO
 run_retries:
   enabled: true
   # A law that fails will fail again; only a machine that broke is worth another try.
@@ -59,10 +63,14 @@ class PartitionRun:
     """Whether Dagster says that every step did."""
     generated: int | None = None
     """Outputs that this run generated; None if it did not come to that."""
+    failed: int | None = None
+    """Prompts that were sent and have no output, each with its reason in the data."""
     refused: int | None = None
     """Prompts that were never sent, each with its reason in the data."""
     kept: int | None = None
     """Outputs taken over from earlier runs."""
+    commonest_reason: str | None = None
+    """Of the prompts without an output, in one short line: why most of them have none."""
     failures: list[str] = field(default_factory=list)
     """Why steps failed, in the words written for people; empty if the run succeeded."""
     checks: list[CheckOutcome] = field(default_factory=list)
@@ -129,14 +137,18 @@ def materialize(
         )
         if any(_interrupted(event) for event in result.all_events if event.is_step_failure):
             raise KeyboardInterrupt  # Dagster makes a failed step of it, and the next partition would start
-        made = next((e for e in result.get_asset_materialization_events() if e.step_key == "raw_generations"), None)
-        counts = made.materialization.metadata if made else {}
+        metadata = {e.step_key: e.materialization.metadata for e in result.get_asset_materialization_events()}
+        counts = metadata.get("raw_generations", {})
+        # Where nothing was generated, the refused prompts may say why.
+        reason = (counts or metadata.get("tokenized_prompts", {})).get("commonest_reason")
         yield PartitionRun(
             partition=key,
             succeeded=result.success,
             generated=_count(counts.get("generated_in_this_run")),
+            failed=_count(counts.get("failed")),
             refused=_count(counts.get("refused_prompts")),
             kept=_count(counts.get("kept_from_before")),
+            commonest_reason=str(reason.value) if reason is not None and reason.value is not None else None,
             failures=[_failure(event) for event in result.all_events if event.is_step_failure],
             checks=[_check(evaluation) for evaluation in result.get_asset_check_evaluations()],
         )

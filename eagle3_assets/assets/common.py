@@ -16,6 +16,7 @@ from eagle3_assets.engines.base import EngineError
 from eagle3_assets.generation.errors import GenerationError
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
+from eagle3_assets.reasons import reason_kinds
 from eagle3_assets.storage.files import StorageError
 from eagle3_assets.target import TargetError
 from eagle3_assets.tokens.safe_text import visible
@@ -56,15 +57,14 @@ def reasons_table(reasons: pl.Series) -> dg.MetadataValue:
     Args:
         reasons: String, one for each row without a result.
     """
-    kinds = reasons.str.split_exact(": ", 1).struct.field("field_0").alias("reason").value_counts(sort=True).head(20)
-    return counts_table("reason", kinds)
+    return counts_table("reason", reason_kinds(reasons).head(20))
 
 
-def counts_table(name: str, counts: pl.DataFrame) -> dg.MetadataValue:
-    """A frame of a name and a count as a table; names may hold text that others wrote."""
+def counts_table(name: str, counts: pl.DataFrame, what: str = "rows") -> dg.MetadataValue:
+    """A frame of a name and a count of something as a table; names may hold text that others wrote."""
     return dg.MetadataValue.table(
-        [dg.TableRecord({name: visible(str(text)), "rows": rows}) for text, rows in counts.iter_rows()],
-        schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn("rows", "int")]),
+        [dg.TableRecord({name: visible(str(text)), what: count}) for text, count in counts.iter_rows()],
+        schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn(what, "int")]),
     )
 
 

@@ -3,6 +3,7 @@
 What belongs here: ``materialize``, ``demo``, ``stats``, ``datasets``, ``ui``. Not here: running (``running``), tables.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from eagle3_assets.cli.decode import decode
-from eagle3_assets.cli.terminal import ERROR, console, say
+from eagle3_assets.cli.terminal import ERROR, WARNING, console, say
+from eagle3_assets.tokens.safe_text import visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,6 +33,10 @@ ConfigOption = Annotated[
 ]
 PartitionArguments = Annotated[list[str] | None, typer.Argument(metavar="PARTITION...", help="Partition keys.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every partition but the trials.")]
+
+
+BESIDE_SPEED = 80
+"""Columns that name, bar, counts and time take in the line of a bar."""
 
 
 def materialize(
@@ -192,7 +199,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     bars = Bars(
         TextColumn("{task.description:<24}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} {task.fields[speed]}"),
+        TextColumn("{task.completed}/{task.total} {task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
         console=screen,
         disable=not screen.is_terminal,
@@ -201,14 +208,34 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
 
     def tell(partition: str, now: "Progress") -> None:
         speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
+        servers = now.servers_text()
+        if servers and len(speed) + len(servers) + BESIDE_SPEED <= screen.width:
+            speed += f"; {servers}"
         if partition not in tasks:
             tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
         bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
         if not screen.is_terminal and now.done == now.total:
             screen.print(f"{partition}: {now.line()}", highlight=False)
 
-    with bars:
-        yield ProgressListener(tell)
+    warnings = _Warnings(screen)
+    logger = logging.getLogger("eagle3_assets")
+    logger.addHandler(warnings)
+    try:
+        with bars:
+            yield ProgressListener(tell)
+    finally:
+        logger.removeHandler(warnings)
+
+
+class _Warnings(logging.Handler):
+    """Puts warnings of a run above its bar: that a server is gone has to be seen where somebody waits for it."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.print(Text(visible(record.getMessage()), style=WARNING))
 
 
 def _show_checks(runs: "Sequence[PartitionRun]") -> None:

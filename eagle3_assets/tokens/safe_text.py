@@ -28,6 +28,17 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     return _MAYBE_HIDDEN.sub(lambda match: _shown(match.group(), keep_lines=keep_lines), text)
 
 
+def excerpt(text: str, most: int) -> str:
+    """The beginning of a text in one line, made :func:`visible`; what was left out shows as ``...``.
+
+    Args:
+        text: any text.
+        most: characters of the result.
+    """
+    shown = visible(text[: most + 1])  # no text gets shorter by it
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+
+
 def markdown_code(text: str, *, in_table: bool = False) -> str:
     """Text as one inline code span of Markdown, which shows every character as it is and links nothing.
 
