@@ -58,7 +58,7 @@ class Progress:
             worst_first = sorted(self.failures.items(), key=lambda item: -item[1])
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in worst_first)
             parts.append(f"{self.failed:,} failed ({kinds})")
-        parts += [f"{self.retries:,} retries"] if self.retries else []
+        parts += [f"{self.retries:,} {'retry' if self.retries == 1 else 'retries'}"] if self.retries else []
         parts += [f"{duration(self.eta_s)} left"] if self.eta_s is not None and self.done < self.total else []
         return ", ".join(parts) + (f"; {self.servers_text()}" if self.servers else "")
 
