@@ -62,8 +62,8 @@ def materialize(
     """
     from eagle3_assets.generating import Wishes
 
-    project = _project(config)
-    keys = _chosen(project, partitions or [], every=every, trials=trials)
+    project = open_project(config)
+    keys = chosen(project, partitions or [], every=every, trials=trials)
     runs = _materialize(project, keys, Wishes(retry_failed, regenerate, accept_environment))
     _show_checks(runs)
     if not all(run.good for run in runs):
@@ -106,8 +106,8 @@ def stats(partitions: PartitionArguments = None, every: AllOption = False, confi
     """
     from eagle3_assets.storage.files import StorageError
 
-    project = _project(config)
-    keys = _chosen(project, partitions or [], every=every, trials=False)
+    project = open_project(config)
+    keys = chosen(project, partitions or [], every=every, trials=False)
     made = [(key, frame) for key in keys if (frame := _statistics(project, key)) is not None]
     missing = sorted(set(keys) - {key for key, _ in made})
     if missing and not every:
@@ -125,7 +125,7 @@ def datasets(config: ConfigOption = None) -> None:
     from eagle3_assets.generation.errors import SealedError
     from eagle3_assets.generation.sealed import Sealed, read_current
 
-    project = _project(config)
+    project = open_project(config)
     damaged: list[SealedError] = []
 
     def found(key: str) -> Sealed | str | None:
@@ -164,14 +164,20 @@ def ui(
     os.execv(sys.executable, [sys.executable, "-m", *command])  # noqa: S606 - our own interpreter, no shell
 
 
-def _project(config: Path | None) -> "Project":
+def open_project(config: Path | None) -> "Project":
+    """The project of a config file, or of the one that is found without."""
     from eagle3_assets.config import load_config
     from eagle3_assets.project import Project
 
     return Project(load_config(config))
 
 
-def _chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
+def chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
+    """The partitions that a person named, or all.
+
+    Raises:
+        UnknownPartitionError: one of them does not exist.
+    """
     if every == bool(keys):
         raise typer.BadParameter("name partitions, or give --all")
     if every:
