@@ -13,6 +13,7 @@ from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.engines.base import Description
 from eagle3_assets.frames import batches
 from eagle3_assets.generating import identity_of
+from eagle3_assets.generation.errors import SealedError
 from eagle3_assets.generation.journal import Unfinished, read_unfinished
 from eagle3_assets.generation.plan import SealedIndex, index_sealed, iterate_prompts, prompt_key
 from eagle3_assets.generation.sealed import Sealed, read_current, read_identity, scan_sealed
@@ -208,8 +209,11 @@ def _add_journal(stored: _Stored, journal: Unfinished) -> None:
 def _add_sealed(stored: _Stored, current: Sealed) -> None:
     stored.fingerprint = current.pointer.fingerprint
     rows = scan_sealed(current)
-    stored.sealed = index_sealed(rows)
     generated = rows.filter(pl.col("status") == GENERATED).select(
         count=pl.len(), tokens=pl.col("completion_tokens").cast(pl.Int64).sum()
     )
-    stored.outputs += Outputs(*generated.collect().row(0))
+    try:
+        stored.sealed = index_sealed(rows)
+        stored.outputs += Outputs(*generated.collect().row(0))
+    except pl.exceptions.ComputeError as error:
+        raise SealedError(f"{current.path}: cannot be read to its end ({error}); restore it from a copy") from error
