@@ -1,5 +1,6 @@
 """The commands about partitions, as a person types them."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
+from eagle3_assets.cli.partitions import _bar, speed_text
+from eagle3_assets.engines.base import ServerLoad
+from eagle3_assets.generation.progress import Tracker
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
@@ -94,6 +98,27 @@ def test_what_cannot_be_done_is_said_in_one_message(
     got, out, err = invoke(tmp_path, *arguments)
     assert got == code
     assert said in " ".join((out + err).replace("│", " ").split())
+
+
+def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:
+    servers = (ServerLoad("http://gpu-1:30000", 16, live=True, evictions=0),)
+    now = Tracker(total=5).snapshot(servers)
+    assert speed_text(now, room=50) == "0 tokens/s; in flight: gpu-1:30000 16"
+    assert speed_text(now, room=36) == "0 tokens/s"
+    assert speed_text(Tracker(total=5).snapshot(), room=50) == "0 tokens/s"
+
+
+def test_warnings_of_a_run_are_seen_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("eagle3_assets.engines.sglang.pool")
+    with _bar(1) as listener:
+        logger.warning("left out until it answers again: %s", "http://[fe80::1]:30000: \x1b[31mgone " + "x" * 100)
+        logger.info("busy")
+        listener("d", Tracker(total=0).snapshot((ServerLoad("http://[fe80::1]:30000", 0, live=False, evictions=1),)))
+    logger.warning("nobody waits for it any more")
+    assert capsys.readouterr().err.splitlines() == [
+        "left out until it answers again: http://[fe80::1]:30000: <U+001B>[31mgone " + "x" * 100,
+        "d: 0/0 rows, 0 tokens/s now, 0 overall; in flight: [fe80::1]:30000 0 (away, left out once)",
+    ]
 
 
 def test_a_plan_makes_nothing_and_learns_from_what_was_made(make_project: ProjectMaker, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_every_state_of_a_prompt_is_counted_as_a_run_finds_it(
     assert found.why_tokenized is None
     sealed = sealed_generations(project.layout, "d")
     made = scan_sealed(sealed).collect()
-    assert found.outputs == Outputs(3, made["completion_tokens"].sum())
+    assert found.outputs == Outputs(3, int(made["completion_tokens"].sum()))
     assert found.lengths.to_list() == [len(ids) for ids in made.filter(status="generated")["prompt_ids"]]
 
     # One failed in a former run, and the source has two rows more.

@@ -213,15 +213,12 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     tasks: dict[str, object] = {}
 
     def tell(partition: str, now: "Progress") -> None:
-        speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
-        servers = now.servers_text()
-        if servers and len(speed) + len(servers) + BESIDE_SPEED <= screen.width:
-            speed += f"; {servers}"
+        speed = speed_text(now, room=screen.width - BESIDE_SPEED)
         if partition not in tasks:
             tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
         bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
         if not screen.is_terminal and now.done == now.total:
-            screen.print(f"{partition}: {now.line()}", highlight=False)
+            screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
     warnings = _Warnings(screen)
     logger = logging.getLogger("eagle3_assets")
@@ -233,6 +230,13 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         logger.removeHandler(warnings)
 
 
+def speed_text(now: "Progress", room: int) -> str:
+    """What stands beside the bar: speed and failures, and in how many characters there are also the servers."""
+    speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
+    whole = f"{speed}; {now.servers_text()}"
+    return whole if now.servers and len(whole) <= room else speed
+
+
 class _Warnings(logging.Handler):
     """Puts warnings of a run above its bar: that a server is gone has to be seen where somebody waits for it."""
 
@@ -241,7 +245,7 @@ class _Warnings(logging.Handler):
         self._screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._screen.print(Text(visible(record.getMessage()), style=WARNING))
+        self._screen.print(Text(visible(record.getMessage()), style=WARNING), soft_wrap=True)
 
 
 def _show_checks(runs: "Sequence[PartitionRun]") -> None:

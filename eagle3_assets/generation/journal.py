@@ -122,7 +122,7 @@ def _count(found: Unfinished, row: Row) -> None:
     found.status[key] = row["status"]
     if row["status"] == GENERATED:
         found.outputs += 1
-        found.output_tokens += len(row["output_ids"])
+        found.output_tokens += len(row.get("output_ids") or ())
 
 
 class Journal:
