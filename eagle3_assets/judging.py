@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.rows import sampling_record
 from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
@@ -63,9 +64,21 @@ def judge_tokenized(
     return Judged(judge_prompts(batches(tokenized), context), context)
 
 
-def unsendable(project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame) -> pl.DataFrame:
-    """Prompts, tokenized just now, that break a law of their own: ``sample_id``, ``law``, ``reason``."""
-    return prompt_faults(rows, _context(project, partition, target))
+def tokenize(project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame) -> pl.DataFrame:
+    """Prompt rows as ``tokenized_prompts`` has them: rendered, and those refused which must not be sent.
+
+    Args:
+        project: its config lowers laws.
+        partition: that the rows are of.
+        target: its tokenizer and template.
+        rows: ``contract.PROMPTS``.
+
+    Returns:
+        ``contract.TOKENIZED_PROMPTS``, in the same order.
+    """
+    tokenized = render_rows(target, rows, thinking=partition.dataset.thinking)
+    faults = prompt_faults(tokenized, _context(project, partition, target))
+    return _marked(tokenized, faults, target.context_length)
 
 
 def judge_raw(
@@ -80,6 +93,23 @@ def judge_raw(
     index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
     context = _context(project, partition, target, identity=identity, current=index)
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
+
+
+def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) -> pl.DataFrame:
+    """Marks prompts that must not be sent as refused, with the reason; their ids stay for a person to look at."""
+    broken = faults.select("sample_id", law_reason=pl.format("law {}", "reason"))
+    room = pl.when(pl.col("prompt_tokens") >= context_length).then(
+        pl.format(
+            "too long: {} tokens leave no room in the target's context of {}", "prompt_tokens", pl.lit(context_length)
+        )
+    )
+    reason = pl.coalesce(pl.col("reason"), pl.col("law_reason"), room)
+    return (
+        tokenized.join(broken, on="sample_id", how="left", maintain_order="left")
+        .with_columns(reason=reason)
+        .with_columns(status=pl.when(pl.col("reason").is_null()).then(pl.lit("ready")).otherwise(pl.lit("refused")))
+        .select(TOKENIZED_PROMPTS.names())
+    )
 
 
 def _context(

@@ -1,5 +1,6 @@
 """The commands about partitions, as a person types them."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -9,7 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
+from eagle3_assets.cli.partitions import _bar, speed_text
+from eagle3_assets.engines.base import ServerLoad
+from eagle3_assets.generation.progress import Tracker
+from eagle3_assets.generation.sealed import scan_sealed
+from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
+from eagle3_assets.storage.files import sealed_generations
+from eagle3_assets.target import load_target
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
 
@@ -75,6 +83,10 @@ def test_a_partition_that_is_refused_is_exit_1_with_the_reason(make_project: Pro
         (["materialize", "nobody"], 2, "no partition is named 'nobody'; there are: d, d-trial"),
         (["materialize"], 2, "name partitions, or give --all"),
         (["materialize", "d", "--all"], 2, "name partitions, or give --all"),
+        (["plan", "nobody"], 2, "no partition is named 'nobody'; there are: d, d-trial"),
+        (["plan"], 2, "name partitions, or give --all"),
+        (["plan", "d", "--tokens-per-second", "nan"], 2, "--tokens-per-second must be a number above 0"),
+        (["plan", "d", "--tokens-per-second", "0"], 2, "--tokens-per-second must be a number above 0"),
         (["stats", "d"], 2, "no length_statistics of d; materialize it first"),
         (["decode", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
     ],
@@ -86,6 +98,108 @@ def test_what_cannot_be_done_is_said_in_one_message(
     got, out, err = invoke(tmp_path, *arguments)
     assert got == code
     assert said in " ".join((out + err).replace("│", " ").split())
+
+
+def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:
+    servers = (ServerLoad("http://gpu-1:30000", 16, live=True, evictions=0),)
+    now = Tracker(total=5).snapshot(servers)
+    assert speed_text(now, room=50) == "0 tokens/s; in flight: gpu-1:30000 16"
+    assert speed_text(now, room=36) == "0 tokens/s"
+    assert speed_text(Tracker(total=5).snapshot(), room=50) == "0 tokens/s"
+
+
+def test_warnings_of_a_run_are_seen_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("eagle3_assets.engines.sglang.pool")
+    with _bar(1) as listener:
+        logger.warning("left out until it answers again: %s", "http://[fe80::1]:30000: \x1b[31mgone " + "x" * 100)
+        logger.info("busy")
+        listener("d", Tracker(total=0).snapshot((ServerLoad("http://[fe80::1]:30000", 0, live=False, evictions=1),)))
+    logger.warning("nobody waits for it any more")
+    assert capsys.readouterr().err.splitlines() == [
+        "left out until it answers again: http://[fe80::1]:30000: <U+001B>[31mgone " + "x" * 100,
+        "d: 0/0 rows, 0 tokens/s now, 0 overall; in flight: [fe80::1]:30000 0 (away, left out once)",
+    ]
+
+
+def test_a_plan_makes_nothing_and_learns_from_what_was_made(make_project: ProjectMaker, tmp_path: Path) -> None:
+    project = make_project(
+        [*demo_rows("function_calling", 4), "{broken"], dataset={"length_band": {"median": [40, 150]}}
+    )
+    before = set(tmp_path.iterdir())
+    code, out, _ = invoke(tmp_path, "plan", "--all")
+    assert code == 0
+    assert set(tmp_path.iterdir()) == before  # neither data nor a Dagster instance
+    assert row(out, "d") == ["4", "0", "0", "0", "4", *prompt_figures(project), "~ 380", "unknown"]
+    assert "Prompts rendered and tokenized in memory (none are stored yet): d." in out
+    assert "1 of 5 source lines are unusable and counted nowhere; first prompts.jsonl:5: is not JSON" in out
+    assert "Output of d: 95 tokens, a rough guess" in out
+    assert "Throughput is unknown, and so is the time" in out
+    assert "eagle3-assets materialize d-trial" in out
+
+    code, out, _ = invoke(tmp_path, "plan", "d", "--tokens-per-second", "0.5")
+    assert row(out, "d")[-2:] == ["~ 380", "~ 13 min"]
+    assert "Time at 0.5 output tokens/s, as given." in out
+
+    assert invoke(tmp_path, "materialize", "d-trial")[0] == 0
+    tokens = scan_sealed(sealed_generations(project.layout, "d-trial")).collect()["completion_tokens"].sum()
+    code, out, _ = invoke(tmp_path, "plan", "d", "d-trial")
+    assert code == 0
+    assert row(out, "d")[-2] == f"{2 * tokens}"  # of four, after the mean of two
+    assert row(out, "d-trial")[:5] == ["2", "2", "0", "0", "0"]
+    assert row(out, "total")[:5] == ["6", "2", "0", "0", "4"]
+    assert "Prompts as stored in tokenized_prompts: d-trial." in out
+    assert f"Output of d: {tokens / 2:,.1f} tokens, the mean of 2 generated of this dataset so far." in out
+    assert "measured by the last run that generated: d-trial, 2 outputs in" in out
+
+
+def test_a_plan_says_what_materialize_would_refuse(make_project: ProjectMaker, tmp_path: Path) -> None:
+    (tmp_path / "strict.jinja").write_text("{{ raise_exception('\x1b[31m never') }}", encoding="utf-8")
+    make_project(target={"model": "demo", "chat_template": "strict.jinja"})
+    code, out, _ = invoke(tmp_path, "plan", "d")
+    assert code == 1
+    assert "REFUSED d nothing judged" in out
+    assert "d: 4 refused and never sent; commonest reason, 4 of 4: the chat template refused it: Templ" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "said"),
+    [
+        ("nowhere", "prompts.jsonl", "target.model: there is no directory"),
+        ("demo", "gone.jsonl", "gone.jsonl: the dataset's source cannot be read: No such file or directory"),
+    ],
+)
+def test_a_plan_without_target_or_source_is_one_message(
+    make_project: ProjectMaker, tmp_path: Path, target: str, source: str, said: str
+) -> None:
+    make_project(target={"model": target}, dataset={"source": source})
+    code, _, err = invoke(tmp_path, "plan", "d")
+    assert code == 2
+    assert said in err.splitlines()[-1]
+
+
+def row(out: str, name: str) -> list[str]:
+    """The cells of a table's row after its name."""
+    [cells] = [
+        cells
+        for line in out.splitlines()
+        if (cells := [cell.strip() for cell in line.split("│")[1:-1]]) and cells[0] == name
+    ]
+    return cells[1:]
+
+
+def prompt_figures(project: Project) -> list[str]:
+    """Total, p50, p95 and maximum of four prompts, rendered by the tokenizer itself."""
+    tokenizer = load_target(project.config.target).tokenizer
+    lengths = sorted(
+        len(
+            tokenizer.apply_chat_template(row["messages"], tools=row.get("tools"), add_generation_prompt=True)[
+                "input_ids"
+            ]
+        )
+        for row in demo_rows("function_calling", 4)
+    )
+    return [f"{n:,}" for n in (sum(lengths), lengths[1], lengths[2], lengths[3])]
 
 
 def test_a_wrong_config_is_no_traceback(tmp_path: Path) -> None:

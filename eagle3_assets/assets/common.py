@@ -56,11 +56,11 @@ def reasons_table(reasons: pl.Series) -> dg.MetadataValue:
     return counts_table("reason", reason_kinds(reasons).head(20))
 
 
-def counts_table(name: str, counts: pl.DataFrame) -> dg.MetadataValue:
-    """A frame of a name and a count as a table; names may hold text that others wrote."""
+def counts_table(name: str, counts: pl.DataFrame, what: str = "rows") -> dg.MetadataValue:
+    """A frame of a name and a count of something as a table; names may hold text that others wrote."""
     return dg.MetadataValue.table(
-        [dg.TableRecord({name: visible(str(text)), "rows": rows}) for text, rows in counts.iter_rows()],
-        schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn("rows", "int")]),
+        [dg.TableRecord({name: visible(str(text)), what: count}) for text, count in counts.iter_rows()],
+        schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn(what, "int")]),
     )
 
 

@@ -1,11 +1,14 @@
 """The asset ``raw_generations``: exactly the ids that the target emitted. The one asset that costs GPU time."""
 
+from typing import Any
+
 import dagster as dg
 import polars as pl
 from pydantic import Field
 
 from eagle3_assets.assets.common import (
     column_schema,
+    counts_table,
     data_version,
     failing_clearly,
     partitions_definition,
@@ -15,6 +18,7 @@ from eagle3_assets.assets.common import (
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.generating import Generated, Wishes, generate
+from eagle3_assets.generation.loop import Outcome
 from eagle3_assets.generation.progress import Progress, Throttle
 from eagle3_assets.generation.sealed import read_current, scan_sealed
 from eagle3_assets.judging import judge_raw, judge_tokenized
@@ -22,6 +26,9 @@ from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.reasons import commonest_reason
+
+COUNTS = pl.Schema({"name": pl.String, "count": pl.Int64})
 
 
 class TrialSampling(dg.Config):
@@ -163,17 +170,23 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
         .select("request_key", "ids_sha256", "status", "reason", tokens=pl.col("output_ids").list.len())
         .collect()
     )
+    reasons = facts.filter(pl.col("status") != "generated")["reason"]
     return dg.MaterializeResult(
         metadata={
             **usual_metadata(outcome.sealed.rows, outcome.sealed.path),
             "generated": pointer.generated,
             "failed": pointer.failed,
             "refused_prompts": pointer.refused,
-            "without_output": reasons_table(facts.filter(pl.col("status") != "generated")["reason"]),
+            "without_output": reasons_table(reasons),
+            "commonest_reason": commonest_reason(reasons),
             "output_tokens": int(facts["tokens"].sum()),
             "generated_in_this_run": outcome.generated,
             "kept_from_before": outcome.kept,
+            "failures_in_this_run": counts_table(
+                "reason", pl.DataFrame(list(outcome.failures.items()), schema=COUNTS, orient="row")
+            ),
             "retries": outcome.retries,
+            **_evictions(outcome),
             "seconds": round(outcome.seconds, 2),
             "tokens_per_second": round(outcome.tokens_per_s, 1),
             **{f"latency_{name}_s": round(value, 3) for name, value in outcome.latency_s.items()},
@@ -183,3 +196,14 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
         },
         data_version=data_version(facts.select("request_key", "ids_sha256").iter_rows()),
     )
+
+
+def _evictions(outcome: Outcome) -> dict[str, Any]:
+    """How often servers were left out, in all and each; nothing of an engine without servers."""
+    if not outcome.servers:
+        return {}
+    each = [(server.endpoint, server.evictions) for server in outcome.servers]
+    return {
+        "evictions": sum(evictions for _, evictions in each),
+        "evictions_by_server": counts_table("server", pl.DataFrame(each, schema=COUNTS, orient="row"), "evictions"),
+    }

@@ -13,11 +13,12 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.frames import batches
-from eagle3_assets.judging import render_rows, unsendable
+from eagle3_assets.judging import tokenize
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import markdown_block
 
 SHOWN = 4_000
@@ -50,9 +51,8 @@ def build(project: Project) -> dg.AssetsDefinition:
             context.log.warning(f"target.trust_remote_code is on: Python code in {loaded.settings.model} runs")
         parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
         for rows in batches(prompts):
-            tokenized = render_rows(loaded, rows, thinking=partition.dataset.thinking)
-            faults = unsendable(project, partition, loaded, tokenized)
-            parts.append(_marked(tokenized, faults, loaded.context_length))
+            tokenized = tokenize(project, partition, loaded, rows)
+            parts.append(tokenized)
             versions += TokenColumn.from_series(tokenized["prompt_ids"]).digests()
         result = pl.concat(parts)
         refused = result.filter(pl.col("status") == "refused")
@@ -63,6 +63,7 @@ def build(project: Project) -> dg.AssetsDefinition:
                 "ready": len(result) - len(refused),
                 "refused": len(refused),
                 "refusals": reasons_table(refused["reason"]),
+                "commonest_reason": commonest_reason(refused["reason"]),
                 "prompt_tokens": int(result["prompt_tokens"].sum()),
                 "longest_prompt": result.select(pl.col("prompt_tokens").max()).item() or 0,
                 "tokenizer_sha256": loaded.tokenizer_sha256,
@@ -75,23 +76,6 @@ def build(project: Project) -> dg.AssetsDefinition:
         )
 
     return tokenized_prompts
-
-
-def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) -> pl.DataFrame:
-    """Marks prompts that must not be sent as refused, with the reason; their ids stay for a person to look at."""
-    broken = faults.select("sample_id", law_reason=pl.format("law {}", "reason"))
-    room = pl.when(pl.col("prompt_tokens") >= context_length).then(
-        pl.format(
-            "too long: {} tokens leave no room in the target's context of {}", "prompt_tokens", pl.lit(context_length)
-        )
-    )
-    reason = pl.coalesce(pl.col("reason"), pl.col("law_reason"), room)
-    return (
-        tokenized.join(broken, on="sample_id", how="left", maintain_order="left")
-        .with_columns(reason=reason)
-        .with_columns(status=pl.when(pl.col("reason").is_null()).then(pl.lit("ready")).otherwise(pl.lit("refused")))
-        .select(TOKENIZED_PROMPTS.names())
-    )
 
 
 def _first_prompt(result: pl.DataFrame, target: LoadedTarget) -> dg.MetadataValue:

@@ -80,7 +80,7 @@ def decode(
     else:
         settings = project().config.target
         settings = settings.model_copy(update={"trust_remote_code": trust_remote_code or settings.trust_remote_code})
-        target = _loaded_target(settings, own_process=own_process)
+        target = loaded_target(settings, own_process=own_process)
         decoder = Decoder(target.tokenizer, target.profile)
         if sealed:
             _say_if_of_another_tokenizer(sealed, target)
@@ -111,7 +111,12 @@ def _sealed(project: "Project", key: str) -> "Sealed":
     return sealed_generations(project.layout, partition.key)
 
 
-def _loaded_target(settings: "Target", *, own_process: bool) -> "LoadedTarget":
+def loaded_target(settings: "Target", *, own_process: bool) -> "LoadedTarget":
+    """The config's target, after saying which tokenizer that is and whose code runs.
+
+    Raises:
+        TargetError: it cannot be used.
+    """
     from eagle3_assets.target import load_target
 
     directory = Path(settings.tokenizer or settings.model)

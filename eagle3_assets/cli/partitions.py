@@ -3,6 +3,7 @@
 What belongs here: ``materialize``, ``demo``, ``stats``, ``datasets``, ``ui``. Not here: running (``running``), tables.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from eagle3_assets.cli.decode import decode
-from eagle3_assets.cli.terminal import ERROR, console, say
+from eagle3_assets.cli.terminal import ERROR, WARNING, console, say
+from eagle3_assets.tokens.safe_text import visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,6 +33,10 @@ ConfigOption = Annotated[
 ]
 PartitionArguments = Annotated[list[str] | None, typer.Argument(metavar="PARTITION...", help="Partition keys.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Every partition but the trials.")]
+
+
+BESIDE_SPEED = 80
+"""Columns that name, bar, counts and time take in the line of a bar."""
 
 
 def materialize(
@@ -58,8 +65,8 @@ def materialize(
     """
     from eagle3_assets.generating import Wishes
 
-    project = _project(config)
-    keys = _chosen(project, partitions or [], every=every, trials=trials)
+    project = open_project(config)
+    keys = chosen(project, partitions or [], every=every, trials=trials)
     runs = _materialize(project, keys, Wishes(retry_failed, retry_broken, regenerate, accept_environment))
     _show_checks(runs)
     if not all(run.good for run in runs):
@@ -102,8 +109,8 @@ def stats(partitions: PartitionArguments = None, every: AllOption = False, confi
     """
     from eagle3_assets.storage.files import StorageError
 
-    project = _project(config)
-    keys = _chosen(project, partitions or [], every=every, trials=False)
+    project = open_project(config)
+    keys = chosen(project, partitions or [], every=every, trials=False)
     made = [(key, frame) for key in keys if (frame := _statistics(project, key)) is not None]
     missing = sorted(set(keys) - {key for key, _ in made})
     if missing and not every:
@@ -121,7 +128,7 @@ def datasets(config: ConfigOption = None) -> None:
     from eagle3_assets.generation.errors import SealedError
     from eagle3_assets.generation.sealed import Sealed, read_current
 
-    project = _project(config)
+    project = open_project(config)
     damaged: list[SealedError] = []
 
     def found(key: str) -> Sealed | str | None:
@@ -160,14 +167,20 @@ def ui(
     os.execv(sys.executable, [sys.executable, "-m", *command])  # noqa: S606 - our own interpreter, no shell
 
 
-def _project(config: Path | None) -> "Project":
+def open_project(config: Path | None) -> "Project":
+    """The project of a config file, or of the one that is found without."""
     from eagle3_assets.config import load_config
     from eagle3_assets.project import Project
 
     return Project(load_config(config))
 
 
-def _chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
+def chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
+    """The partitions that a person named, or all.
+
+    Raises:
+        UnknownPartitionError: one of them does not exist.
+    """
     if every == bool(keys):
         raise typer.BadParameter("name partitions, or give --all")
     if every:
@@ -195,7 +208,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     bars = Bars(
         TextColumn("{task.description:<24}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} {task.fields[speed]}"),
+        TextColumn("{task.completed}/{task.total} {task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
         console=screen,
         disable=not screen.is_terminal,
@@ -203,15 +216,39 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     tasks: dict[str, object] = {}
 
     def tell(partition: str, now: "Progress") -> None:
-        speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
+        speed = speed_text(now, room=screen.width - BESIDE_SPEED)
         if partition not in tasks:
             tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
         bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
         if not screen.is_terminal and now.done == now.total:
-            screen.print(f"{partition}: {now.line()}", highlight=False)
+            screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
-    with bars:
-        yield ProgressListener(tell)
+    warnings = _Warnings(screen)
+    logger = logging.getLogger("eagle3_assets")
+    logger.addHandler(warnings)
+    try:
+        with bars:
+            yield ProgressListener(tell)
+    finally:
+        logger.removeHandler(warnings)
+
+
+def speed_text(now: "Progress", room: int) -> str:
+    """What stands beside the bar: speed and failures, and in how many characters there are also the servers."""
+    speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
+    whole = f"{speed}; {now.servers_text()}"
+    return whole if now.servers and len(whole) <= room else speed
+
+
+class _Warnings(logging.Handler):
+    """Puts warnings of a run above its bar: that a server is gone has to be seen where somebody waits for it."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.print(Text(visible(record.getMessage()), style=WARNING), soft_wrap=True)
 
 
 def _show_checks(runs: "Sequence[PartitionRun]") -> None:

@@ -12,8 +12,11 @@ from rich.text import Text
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.partitions import Partition
 from eagle3_assets.running import PartitionRun
-from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.safe_text import excerpt, visible
 from eagle3_assets.tokens.verdict import Status
+
+SHOWN = 140
+"""Characters of what is shown of a commonest reason, its counts included."""
 
 _MARKS: dict[Status, Text] = {
     "passed": Text("ok", style="green"),
@@ -56,14 +59,19 @@ def remarks(runs: Sequence[PartitionRun]) -> list[Text]:
         for run in runs
         for failure in run.failures or ([] if run.succeeded else ["the run failed; its log is in the Dagster UI"])
     ]
-    return lines + [
-        Text(
-            f"{run.partition}: {run.generated:,} generated now, {run.kept:,} kept from before"
-            + (f", {run.refused:,} refused and never sent" if run.refused else "")
-        )
-        for run in runs
-        if run.generated is not None and run.kept is not None
-    ]
+    return lines + [Text(line) for run in runs if (line := _counts(run))]
+
+
+def _counts(run: PartitionRun) -> str | None:
+    """What became of a partition's prompts, and why most of those without an output have none."""
+    parts = []
+    if run.generated is not None and run.kept is not None:
+        parts = [f"{run.generated:,} generated now", f"{run.kept:,} kept from before"]
+    parts += [f"{run.failed:,} failed"] if run.failed else []
+    parts += [f"{run.refused:,} refused and never sent"] if run.refused else []
+    said = [", ".join(parts)] if parts else []
+    said += [f"commonest reason, {excerpt(run.commonest_reason, SHOWN)}"] if run.commonest_reason else []
+    return f"{run.partition}: {'; '.join(said)}" if said else None
 
 
 def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]]) -> Table:

@@ -89,6 +89,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     from eagle3_assets.generation.errors import GenerationError
     from eagle3_assets.interchange import InterchangeError
     from eagle3_assets.partitions import UnknownPartitionError
+    from eagle3_assets.prompts.rows import PromptSourceError
     from eagle3_assets.sample_sources import SourceError
     from eagle3_assets.storage.files import StorageError
     from eagle3_assets.target import TargetError
@@ -97,6 +98,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
         ConfigError,
         GenerationError,
         InterchangeError,
+        PromptSourceError,
         SourceError,
         StorageError,
         TargetError,

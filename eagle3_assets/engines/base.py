@@ -5,7 +5,7 @@ retry, any storage.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from eagle3_assets.config import Sampling
 
@@ -80,6 +80,18 @@ class Description:
     """Versions, flags, endpoints: recorded and shown, no part of the identity. Holds no secret."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """One server at one moment, for a person who watches a run."""
+
+    endpoint: str
+    in_flight: int
+    live: bool
+    """Whether it gets requests now."""
+    evictions: int
+    """How often it was left out since the engine was started."""
+
+
 def require_known_ids(prompt_ids: list[int], vocab_size: int) -> None:
     """Refuses what no engine may be given: one id outside the vocabulary takes a whole SGLang server down.
 
@@ -127,4 +139,14 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Frees what ``start`` took. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class OverServers(Protocol):
+    """What an engine over servers can tell besides. The embedded engine has none, and is no such thing."""
+
+    @property
+    def servers(self) -> tuple[ServerLoad, ...]:
+        """Each server now, in the config's order; empty while the engine is not running."""
         ...

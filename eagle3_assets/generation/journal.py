@@ -19,6 +19,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -70,6 +71,58 @@ def decode(line: bytes) -> Row | None:
             return record if _is_key(record.get("request_key")) and isinstance(record.get("status"), str) else None
         case _:
             return None
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """What a journal holds at one moment."""
+
+    header: Header
+    status: dict[bytes, str] = field(default_factory=dict)
+    """``generated`` or ``failed`` by request key."""
+    outputs: int = 0
+    output_tokens: int = 0
+
+
+def read_unfinished(directory: Path) -> Unfinished | None:
+    """Reads a journal without its lock and without changing it: another process may be writing it.
+
+    A line that is no record is left out: whoever opens the journal to write settles that.
+
+    Returns:
+        None where nothing is unfinished.
+
+    Raises:
+        JournalError: it cannot be read, or begins with a header of another version.
+    """
+    path = directory / FILE
+    found: Unfinished | None = None
+    try:
+        with path.open("rb") as file:
+            for record in filter(None, map(decode, file)):
+                if record["kind"] == "header":
+                    found = Unfinished(Header.model_validate({k: v for k, v in record.items() if k != "kind"}))
+                elif record["kind"] == "row" and found is not None:
+                    _count(found, record)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise JournalError(
+            f"{path}: its header is not one that this version reads: {error.errors()[0]['msg']}"
+        ) from None
+    return found
+
+
+def _count(found: Unfinished, row: Row) -> None:
+    key = bytes.fromhex(row["request_key"])
+    if found.status.get(key) == GENERATED:
+        return
+    found.status[key] = row["status"]
+    if row["status"] == GENERATED:
+        found.outputs += 1
+        found.output_tokens += len(row.get("output_ids") or ())
 
 
 class Journal:

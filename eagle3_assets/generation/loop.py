@@ -28,8 +28,10 @@ from eagle3_assets.engines.base import (
     Description,
     Engine,
     Generation,
+    OverServers,
     Request,
     RequestRefusedError,
+    ServerLoad,
     TransientEngineError,
 )
 from eagle3_assets.generation.errors import GenerationStoppedError, SealedError
@@ -98,6 +100,8 @@ class Outcome:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Rows failed in this run, by reason."""
     retries: int = 0
+    servers: tuple[ServerLoad, ...] = ()
+    """Each server at the end, where the engine has servers; it counts their evictions."""
     tokens: int = 0
     """Output tokens of this run."""
     seconds: float = 0.0
@@ -212,6 +216,7 @@ async def generate_partition(
             generated=tracker.generated,
             failures=dict(tracker.failures),
             retries=tracker.retries,
+            servers=_servers(engine),
             tokens=tracker.tokens,
             seconds=seconds,
             latency_s=_percentiles(latencies),
@@ -258,13 +263,13 @@ class _Window:
         try:
             while running:
                 if progress is not None:
-                    progress(self.tracker.snapshot())
+                    progress(self.tracker.snapshot(_servers(self.engine)))
                 ended, running = await asyncio.wait(running, timeout=TICK_S, return_when=asyncio.FIRST_EXCEPTION)
                 for task in ended:
                     task.result()
                 self.journal.sync_if_due()
             if progress is not None:
-                progress(self.tracker.snapshot())
+                progress(self.tracker.snapshot(_servers(self.engine)))
         finally:
             for task in workers:
                 task.cancel()
@@ -338,6 +343,10 @@ class _Window:
             f"The engine failed after {done:,} of {total:,} prompts: {type(error).__name__}: {error}. Finished rows "
             f"are kept in {self.journal.path}; run again to continue with the others."
         )
+
+
+def _servers(engine: Engine) -> tuple[ServerLoad, ...]:
+    return engine.servers if isinstance(engine, OverServers) else ()
 
 
 def _percentiles(latencies: "array[float]") -> dict[str, float]:

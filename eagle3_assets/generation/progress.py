@@ -8,6 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from eagle3_assets.engines.base import ServerLoad
+
 RECENT_WINDOW_S = 120.0
 """The "recent" speed looks back this many seconds."""
 
@@ -32,6 +34,8 @@ class Progress:
     """Over the last ``RECENT_WINDOW_S`` seconds, or since the start where that is less."""
     eta_s: float | None
     """Seconds left at the recent speed in rows; None before the first row is done."""
+    servers: tuple[ServerLoad, ...] = ()
+    """Each server now; empty where the engine has none."""
 
     @property
     def failed(self) -> int:
@@ -39,13 +43,28 @@ class Progress:
         return sum(self.failures.values())
 
     def line(self) -> str:
-        """One line for a log, such as ``150/400 rows (38 %), 1,234 tokens/s, 2 failed, 3 min left``."""
+        """One line for a log.
+
+        Such as ``150/400 rows (38%), 1,234 tokens/s now, 1,100 overall, 2 failed (2 unusable reply), 5 retries, 3 min
+        left; in flight: gpu-1:30000 16, gpu-2:30000 0 (away, left out once)``.
+        """
         share = f" ({self.done / self.total:.0%})" if self.total else ""
-        parts = [f"{self.done:,}/{self.total:,} rows{share}", f"{self.recent_tokens_per_s:,.0f} tokens/s"]
-        parts += [f"{self.failed:,} failed"] if self.failures else []
-        parts += [f"{self.retries:,} retries"] if self.retries else []
+        parts = [
+            f"{self.done:,}/{self.total:,} rows{share}",
+            f"{self.recent_tokens_per_s:,.0f} tokens/s now",
+            f"{self.tokens_per_s:,.0f} overall",
+        ]
+        if self.failures:
+            worst_first = sorted(self.failures.items(), key=lambda item: -item[1])
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in worst_first)
+            parts.append(f"{self.failed:,} failed ({kinds})")
+        parts += [f"{self.retries:,} {'retry' if self.retries == 1 else 'retries'}"] if self.retries else []
         parts += [f"{duration(self.eta_s)} left"] if self.eta_s is not None and self.done < self.total else []
-        return ", ".join(parts)
+        return ", ".join(parts) + (f"; {self.servers_text()}" if self.servers else "")
+
+    def servers_text(self) -> str:
+        """The servers in words: ``in flight: gpu-1:30000 16, gpu-2:30000 0 (away, left out once)``; empty without."""
+        return "in flight: " + ", ".join(map(_server_text, self.servers)) if self.servers else ""
 
 
 def duration(seconds: float) -> str:
@@ -54,6 +73,14 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _server_text(server: ServerLoad) -> str:
+    remarks = [] if server.live else ["away"]
+    if server.evictions:
+        remarks.append("left out once" if server.evictions == 1 else f"left out {server.evictions:,} times")
+    remark = f" ({', '.join(remarks)})" if remarks else ""
+    return f"{server.endpoint.split('://', 1)[-1]} {server.in_flight:,}{remark}"
 
 
 class Tracker:
@@ -97,8 +124,8 @@ class Tracker:
         """Seconds since the start."""
         return self._clock() - self._start
 
-    def snapshot(self) -> Progress:
-        """The run now."""
+    def snapshot(self, servers: tuple[ServerLoad, ...] = ()) -> Progress:
+        """The run now, with what the engine says of its servers."""
         seconds = self.seconds
         then, done_then, tokens_then = self._marks[0]
         window = max(self._start + seconds - then, 1e-9)
@@ -115,6 +142,7 @@ class Tracker:
             tokens_per_s=self.tokens / max(seconds, 1e-9),
             recent_tokens_per_s=(self.tokens - tokens_then) / window,
             eta_s=(self.total - self.done) / recent_rows if recent_rows > 0 else None,
+            servers=servers,
         )
 
 

@@ -34,6 +34,17 @@ def quoted(value: object, length: int = 60) -> str:
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 
+def excerpt(text: str, most: int) -> str:
+    """The beginning of a text in one line, made :func:`visible`; what was left out shows as ``...``.
+
+    Args:
+        text: any text.
+        most: characters of the result.
+    """
+    shown = visible(text[: most + 1])  # no text gets shorter by it
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+
+
 def markdown_code(text: str, *, in_table: bool = False) -> str:
     """Text as one inline code span of Markdown, which shows every character as it is and links nothing.
 

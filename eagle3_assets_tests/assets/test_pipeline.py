@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from eagle3_assets.build import build_defs
+from eagle3_assets.cli.tables import remarks
 from eagle3_assets.contract import (
     DECODED_PREVIEWS,
     LENGTH_STATISTICS,
@@ -260,6 +261,8 @@ def test_a_template_that_refuses_everything_is_not_called_good(
     assert not any(check.status == "passed" for check in made.checks if check.asset == "raw_generations")
     [failure] = made.failures
     assert failure.startswith("raw_generations: nothing is generated: ")
+    reason = "commonest reason, 4 of 4: the chat template refused it: TemplateError: never"
+    assert remarks([made])[-1].plain == f"d: {reason}"
 
 
 def test_samples_whose_conversation_is_gone_are_refused(

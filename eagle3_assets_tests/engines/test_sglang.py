@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from eagle3_assets.config import Sampling, SglangEngineSettings, Target
-from eagle3_assets.engines.base import Description, EngineUnavailableError, Request, RequestRefusedError
+from eagle3_assets.engines.base import Description, EngineUnavailableError, Request, RequestRefusedError, ServerLoad
 from eagle3_assets.engines.create import create_engine
 from eagle3_assets.engines.sglang import Pace, SglangEngine, client
 from eagle3_assets.generation.errors import GenerationStoppedError
@@ -288,6 +288,8 @@ def test_a_dead_server_is_left_out_and_taken_back(
     outcome = generate(tmp_path, prompts, engine)
     check_whole(sealed_rows(tmp_path), prompts)
     assert (outcome.generated, outcome.failures) == (1200, {})
+    left_out = {one.endpoint: one.evictions for one in outcome.servers}
+    assert left_out[server.url] == 0 < left_out[other.url]
     assert len(other.bodies) > 100
     said = [record.getMessage() for record in caplog.records]
     assert f"left out until it answers again: {other.url}: no connection: Connection refused" in said
@@ -639,10 +641,10 @@ def test_closing_ends_everything_and_may_be_done_twice(server: FaultServer) -> N
         asking = asyncio.create_task(engine.generate(Request("k", "s", [3], Sampling(max_new_tokens=2), 0)))
         while not server.in_flight:
             await asyncio.sleep(0.01)
-        assert engine.in_flight == {server.url: 1}
+        assert engine.servers == (ServerLoad(server.url, in_flight=1, live=True, evictions=0),)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        assert engine.in_flight == {server.url: 0}
+        assert engine.servers == (ServerLoad(server.url, in_flight=0, live=True, evictions=0),)
         await engine.close()
         await engine.close()
         assert not await engine.healthy()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle3_assets.generation.errors import JournalError
-from eagle3_assets.generation.journal import FILE, Journal, decode, encode
+from eagle3_assets.generation.journal import FILE, Journal, decode, encode, read_unfinished
 from eagle3_assets_tests.generation.fake import IDENTITY
 
 KEYS = st.binary(min_size=16, max_size=16)
@@ -161,6 +161,8 @@ def test_a_journal_of_another_version_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(encode({"kind": "header", "id": "x", "identity": {"weights": 1}, "fresh": False}))
     with pytest.raises(JournalError, match="not a header that this version reads"):
         Journal(tmp_path)
+    with pytest.raises(JournalError, match=f"{re.escape(str(tmp_path / FILE))}: its header is not one"):
+        read_unfinished(tmp_path)
     (tmp_path / FILE).write_bytes(encode({"kind": "row", **row(key(1))}))
     with pytest.raises(JournalError, match="no header stands before it"):
         Journal(tmp_path)
@@ -304,3 +306,26 @@ def test_a_file_changed_under_its_reader_is_noticed(tmp_path: Path) -> None:
         journal.path.write_bytes(b"x" * 500)
         with pytest.raises(JournalError, match="changed while it was in use"):
             journal.row(key(1))
+
+
+def test_reading_beside_a_writer_takes_no_lock_and_changes_nothing(tmp_path: Path) -> None:
+    assert read_unfinished(tmp_path / "none") is None
+    assert not (tmp_path / "none").exists()
+    with Journal(tmp_path) as journal:
+        assert read_unfinished(tmp_path) is None
+        journal.begin(IDENTITY, fresh=True)
+        journal.note_environment("e", {"engine": "fake"})
+        journal.append(row(key(1), output_ids=[7] * 20))
+        journal.append(row(key(2), "failed"))
+        journal.append(row(key(3), "failed"))
+        journal.append(row(key(3), output_ids=[8] * 5))
+        journal.append(row(key(1), output_ids=[9]))  # what is generated already is not replaced
+        with (tmp_path / FILE).open("ab") as file:  # as a writer is seen that is in the middle of a row
+            file.write(encode({"kind": "row", **row(key(4), output_ids=[1, 2])})[:-9])
+        before = (tmp_path / FILE).read_bytes()
+        found = read_unfinished(tmp_path)
+        assert (tmp_path / FILE).read_bytes() == before
+    assert found is not None
+    assert found.header == journal.header
+    assert found.status == {key(1): "generated", key(2): "failed", key(3): "generated"}
+    assert (found.outputs, found.output_tokens) == (2, 25)

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+from eagle3_assets.engines.base import ServerLoad
 from eagle3_assets.generation.progress import RECENT_WINDOW_S, Progress, Throttle, Tracker, duration
 
 
@@ -44,13 +45,40 @@ def test_a_stall_makes_the_time_left_grow() -> None:
 def test_the_line_says_what_a_person_wants_to_know() -> None:
     clock = Clock()
     tracker = Tracker(total=400, clock=clock)
-    assert tracker.snapshot().line() == "0/400 rows (0%), 0 tokens/s"
+    assert tracker.snapshot().line() == "0/400 rows (0%), 0 tokens/s now, 0 overall"
     clock.now += 10
+    failures = ["unusable reply", "refused by the engine", "refused by the engine"]
     for number in range(150):
-        tracker.finished(0 if number < 2 else 100, failure="refused by the engine" if number < 2 else None)
+        tracker.finished(0 if number < 3 else 100, failure=failures[number] if number < 3 else None)
     tracker.retries = 3
-    assert tracker.snapshot().line() == "150/400 rows (38%), 1,480 tokens/s, 2 failed, 3 retries, 17 s left"
-    assert Tracker(total=0, clock=clock).snapshot().line() == "0/0 rows, 0 tokens/s"
+    assert tracker.snapshot().line() == (
+        "150/400 rows (38%), 1,470 tokens/s now, 1,470 overall, 3 failed (2 refused by the engine, 1 unusable reply), "
+        "3 retries, 17 s left"
+    )
+    assert Tracker(total=0, clock=clock).snapshot().line() == "0/0 rows, 0 tokens/s now, 0 overall"
+
+
+def test_now_and_overall_are_told_apart() -> None:
+    clock = Clock()
+    tracker = Tracker(total=400, clock=clock)
+    clock.now += 800  # nothing for a long time, then fast
+    for _ in range(200):
+        clock.now += 1
+        tracker.finished(tokens=100)
+    assert tracker.snapshot().line() == "200/400 rows (50%), 100 tokens/s now, 20 overall, 3 min left"
+
+
+def test_the_line_says_what_each_server_does() -> None:
+    servers = (
+        ServerLoad("http://gpu-1:30000", in_flight=16, live=True, evictions=0),
+        ServerLoad("https://gpu-2:30000", in_flight=3, live=False, evictions=1),
+        ServerLoad("http://[fe80::1]:30000", in_flight=1200, live=True, evictions=2),
+    )
+    now = Tracker(total=0, clock=Clock()).snapshot(servers)
+    assert now.line() == (
+        "0/0 rows, 0 tokens/s now, 0 overall; in flight: gpu-1:30000 16, gpu-2:30000 3 (away, left out once), "
+        "[fe80::1]:30000 1,200 (left out 2 times)"
+    )
 
 
 def test_durations_are_for_people() -> None:

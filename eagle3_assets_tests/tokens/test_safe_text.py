@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.tokens.safe_text import markdown_block, markdown_code, markdown_text, plain_text, visible
+from eagle3_assets.tokens.safe_text import excerpt, markdown_block, markdown_code, markdown_text, plain_text, visible
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,20 @@ from eagle3_assets.tokens.safe_text import markdown_block, markdown_code, markdo
 )
 def test_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("0123456789", "0123456789"),
+        ("0123456789a", "0123456..."),
+        ("a\nb", "a↵b"),
+        ("\u202e" * 3, "<U+202E..."),
+        ("", ""),
+    ],
+)
+def test_an_excerpt_is_safe_and_short(text: str, shown: str) -> None:
+    assert excerpt(text, 10) == shown
 
 
 def test_visible_keeps_lines_on_request() -> None:

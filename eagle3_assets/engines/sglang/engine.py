@@ -17,6 +17,7 @@ from eagle3_assets.engines.base import (
     Generation,
     Request,
     RequestRefusedError,
+    ServerLoad,
     require_known_ids,
 )
 from eagle3_assets.engines.sglang.client import Client, credentials, open_session
@@ -62,14 +63,10 @@ class SglangEngine:
         return sum(server.window.ceiling for server in self._running.pool.servers)
 
     @property
-    def in_flight(self) -> dict[str, int]:
-        """Requests at each server now."""
-        return {s.endpoint: s.in_flight for s in self._running.pool.servers} if self._running else {}
-
-    @property
-    def evictions(self) -> int:
-        """How often a server was left out since the engine was last started."""
-        return self._running.pool.evictions if self._running else 0
+    def servers(self) -> tuple[ServerLoad, ...]:
+        """Each server now, in the config's order; empty while the engine is not running."""
+        servers = self._running.pool.servers if self._running else []
+        return tuple(ServerLoad(s.endpoint, s.in_flight, s.state == "live", s.evictions) for s in servers)
 
     async def start(self) -> Description:
         """Asks every server what it is, and waits until one at least answers.

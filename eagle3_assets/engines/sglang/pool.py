@@ -55,6 +55,8 @@ class Server:
     facts: Facts | None = None
     in_flight: int = 0
     sent: int = 0
+    evictions: int = 0
+    """How often it was left out."""
     paused_until: float = 0.0
     pause_s: float = 0.0
     silent_checks: int = 0
@@ -86,7 +88,6 @@ class Pool:
             pace: of probes and checks.
         """
         self.servers = [Server(client, Window(None, max_in_flight)) for client in clients]
-        self.evictions = 0
         self._max_in_flight = max_in_flight
         self._wait_s = unavailable_wait_s
         self._pace = pace
@@ -282,14 +283,14 @@ class Pool:
         if server.state != "live":
             return
         server.state, server.reason = "away", str(error)
-        self.evictions += 1
+        server.evictions += 1
         logger.warning("left out until it answers again: %s", error)
         self._start(self._probe(server))
         self._look_for_the_living()
 
     def _refuse(self, server: Server, error: Exception) -> None:
         server.state, server.reason = "refused", str(error)
-        self.evictions += 1
+        server.evictions += 1
         logger.error("not used any more: %s", error)
         self._look_for_the_living()
 

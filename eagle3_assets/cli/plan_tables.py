@@ -1,0 +1,192 @@
+"""A plan in a table and in words.
+
+What belongs here: how estimates are shown, and how sure they are. Not here: counting (``survey``), estimating
+(``planning``).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from eagle3_assets.config import TRIAL_SUFFIX
+from eagle3_assets.generation.progress import duration
+from eagle3_assets.planning import (
+    Basis,
+    Expected,
+    PromptTokens,
+    expected_in_all,
+    expected_output,
+    prompt_tokens,
+    tokens_per_output,
+)
+from eagle3_assets.running import Throughput
+from eagle3_assets.survey import Surveyed
+from eagle3_assets.tokens.safe_text import excerpt, visible
+
+_SIGNS: dict[Basis, str] = {"measured": "", "band": "~ ", "cap": "<= "}
+
+SHORT_S = 60.0
+"""A run of fewer seconds says little of how fast a long one is."""
+
+SHOWN = 160
+"""Characters of a source's first unusable line, or of a commonest reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One partition's counts, and what is expected of it."""
+
+    counted: Surveyed
+    expected: Expected
+
+    @property
+    def key(self) -> str:
+        """Of the partition."""
+        return self.counted.partition.key
+
+
+def planned(counted: Surveyed) -> Planned:
+    """The estimate for what was counted."""
+    dataset = counted.partition.dataset
+    cap = dataset.sampling.max_new_tokens
+    return Planned(counted, expected_output(counted.missing, counted.outputs, dataset.length_band.median, cap))
+
+
+def plan_table(plans: Sequence[Planned], tokens_per_s: float | None) -> Table:
+    """Partitions down, and their total where there are several."""
+    table = Table(
+        title="Plan",
+        title_justify="left",
+        caption="prompt tokens: of prompts that may be sent, generated ones included; ~ a rough guess, <= at most",
+        caption_justify="left",
+    )
+    table.add_column("partition", overflow="fold")
+    columns = ("prompts", "generated", "failed", "refused", "to generate")
+    for column in (*columns, "prompt tokens", "p50", "p95", "max", "output tokens", "time"):
+        table.add_column(column, justify="right", overflow="fold")
+
+    def add(name: str, counts: Sequence[int], lengths: pl.Series, expected: Expected) -> None:
+        figures = (*_lengths(prompt_tokens(lengths)), *_expected(expected, tokens_per_s))
+        table.add_row(Text(name), *(f"{n:,}" for n in counts), *figures)
+
+    counted = [
+        (one.counted.prompts, one.counted.generated, one.counted.failed, one.counted.refused, one.counted.missing)
+        for one in plans
+    ]
+    for one, counts in zip(plans, counted, strict=True):
+        add(one.key, counts, one.counted.lengths, one.expected)
+    if len(plans) > 1:
+        table.add_section()
+        lengths = pl.concat([one.counted.lengths for one in plans])
+        sums = [sum(column) for column in zip(*counted, strict=True)]
+        add("total", sums, lengths, expected_in_all(one.expected for one in plans))
+    return table
+
+
+def _lengths(figures: PromptTokens | None) -> tuple[str, ...]:
+    if figures is None:
+        return ("0", "", "", "")
+    return tuple(f"{n:,}" for n in (figures.total, figures.p50, figures.p95, figures.longest))
+
+
+def _expected(expected: Expected, tokens_per_s: float | None) -> tuple[str, str]:
+    sign = _SIGNS[expected.basis] if expected.tokens else ""
+    time = f"{sign}{duration(expected.seconds(tokens_per_s))}" if tokens_per_s else "unknown"
+    return f"{sign}{expected.tokens:,}", time if expected.tokens else ""
+
+
+def plan_remarks(plans: Sequence[Planned]) -> list[Text]:
+    """Where the figures come from, and what stands in the way, in words."""
+    lines = [
+        f"Prompts {'as stored in tokenized_prompts' if why is None else f'rendered and tokenized in memory ({why})'}:"
+        f" {', '.join(keys)}."
+        for why, keys in _by_where_prompts_come_from(plans).items()
+    ]
+    lines += _of_sources(plans)
+    lines += _of_outputs(plans)
+    for one in plans:
+        lines += _of_partition(one.counted)
+    return [
+        *map(Text, lines),
+        *(
+            Text.assemble((f"REFUSED {one.key} ", "bold red"), visible(why))
+            for one in plans
+            for why in _hindrances(one.counted)
+        ),
+    ]
+
+
+def throughput_text(plans: Sequence[Planned], given: float | None, measured: Throughput | None) -> Text:
+    """Which throughput times are reckoned with, or how to find it."""
+    if given:
+        return Text(f"Time at {given:,g} output tokens/s, as given.")
+    if measured:
+        short = "; so short a run says little of a long one" if measured.seconds < SHORT_S else ""
+        return Text(
+            f"Time at {measured.tokens_per_s:,.0f} output tokens/s, measured by the last run that generated:"
+            f" {measured.partition}, {measured.outputs:,} outputs in {duration(measured.seconds)}{short}."
+        )
+    trial = plans[0].counted.partition.dataset.name + TRIAL_SUFFIX
+    return Text(
+        "Throughput is unknown, and so is the time: no run of this engine was measured on this Dagster instance yet."
+        f" Measure it (eagle3-assets materialize {trial}), or give --tokens-per-second N."
+    )
+
+
+def _by_where_prompts_come_from(plans: Sequence[Planned]) -> dict[str | None, list[str]]:
+    grouped: dict[str | None, list[str]] = {}
+    for one in plans:
+        grouped.setdefault(one.counted.why_tokenized, []).append(one.key)
+    return grouped
+
+
+def _of_sources(plans: Sequence[Planned]) -> Iterator[str]:
+    """A line for each source that has unusable lines: which partition they would belong to cannot be known."""
+    for source in {one.counted.partition.dataset.source: one.counted.source for one in plans}.values():
+        if source.refused:
+            yield (
+                f"{len(source.refused):,} of {source.lines:,} source lines are unusable and counted nowhere; first"
+                f" {excerpt(str(source.refused[0]), SHOWN)}."
+            )
+
+
+def _of_outputs(plans: Sequence[Planned]) -> Iterator[str]:
+    """A line for each dataset of which something is to be generated: how long an output is expected to be, and why."""
+    for one in {one.counted.partition.dataset.name: one for one in plans if one.counted.missing}.values():
+        dataset, outputs = one.counted.partition.dataset, one.counted.outputs
+        each, basis = tokens_per_output(outputs, dataset.length_band.median, dataset.sampling.max_new_tokens)
+        trial = f"; to measure it: eagle3-assets materialize {dataset.name}{TRIAL_SUFFIX}"
+        match basis:
+            case "measured":
+                said = f"{each:,.1f} tokens, the mean of {outputs.count:,} generated of this dataset so far"
+            case "band":
+                said = f"{each:,.0f} tokens, a rough guess: the middle of length_band.median{trial}"
+            case _:
+                said = f"unknown, at most max_new_tokens: {each:,} tokens{trial}"
+        yield f"Output of {dataset.name}: {said}."
+
+
+def _of_partition(counted: Surveyed) -> Iterator[str]:
+    key = counted.partition.key
+    if counted.refused:
+        reason = excerpt(counted.commonest_refusal or "not recorded", SHOWN)
+        yield f"{key}: {counted.refused:,} refused and never sent; commonest reason, {reason}"
+    if counted.failed:
+        yield f"{key}: {counted.failed:,} failed before and stay so; --retry-failed asks them again."
+    if counted.other_identity and counted.partition.trial:
+        yield f"{key}: generated before with other settings; a trial begins anew by itself."
+
+
+def _hindrances(counted: Surveyed) -> Iterator[str]:
+    """Why materializing would refuse the partition as things are."""
+    if counted.source.lines == len(counted.source.refused):
+        yield f"{counted.partition.dataset.source} has no usable line."
+    yield from counted.refusals
+    if counted.other_identity and not counted.partition.trial:
+        yield (
+            f"it holds outputs of other settings ({'; '.join(counted.other_identity)}), and two are never mixed. Go"
+            " back to the former settings, or --regenerate: that is what is counted here."
+        )

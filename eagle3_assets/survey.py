@@ -1,0 +1,219 @@
+"""What is there of a partition and what is missing, read without making or changing anything.
+
+What belongs here: counting prompts and outputs for a plan. Not here: estimates from the counts (``planning``),
+generating, Dagster.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from eagle3_assets.contract import TOKENIZED_PROMPTS
+from eagle3_assets.engines.base import Description
+from eagle3_assets.frames import batches
+from eagle3_assets.generating import identity_of
+from eagle3_assets.generation.errors import SealedError
+from eagle3_assets.generation.journal import Unfinished, read_unfinished
+from eagle3_assets.generation.plan import SealedIndex, index_sealed, iterate_prompts, prompt_key
+from eagle3_assets.generation.sealed import Sealed, read_current, read_identity, scan_sealed
+from eagle3_assets.identity import Identity
+from eagle3_assets.judging import RERENDERED_ROWS, Judged, judge_tokenized, tokenize
+from eagle3_assets.partitions import Partition, dataset_partitions
+from eagle3_assets.planning import Outputs
+from eagle3_assets.project import Project
+from eagle3_assets.prompts.rows import PromptRows, read_partition
+from eagle3_assets.storage.files import StorageError, scan_parquet
+from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.batch import FAILED, GENERATED
+from eagle3_assets.tokens.reasons import commonest_reason
+
+_OF_THE_SOURCE = ("prompts_accounted", "prompt_reproducible")
+"""Laws that stored prompts break when the source, the template or the tokenizer has changed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One partition, counted. Every prompt is generated, failed, refused or missing."""
+
+    partition: Partition
+    source: PromptRows
+    """What its source gives now, and the lines that are unusable."""
+    why_tokenized: str | None
+    """Why the prompts were rendered and tokenized in memory; None where the stored ones were used."""
+    lengths: pl.Series
+    """Int32, tokens of each prompt that may be sent."""
+    generated: int
+    failed: int
+    """Failed in earlier runs, and kept so unless they are asked again."""
+    refused: int
+    missing: int
+    outputs: Outputs
+    """Of the whole dataset, its trial included, made with the settings that there are now."""
+    commonest_refusal: str | None = None
+    refusals: tuple[str, ...] = ()
+    """Why nothing would be generated."""
+    other_identity: tuple[str, ...] = ()
+    """In what the stored generations differ from the settings now; such are never extended."""
+
+    @property
+    def prompts(self) -> int:
+        """All of them."""
+        return len(self.source.rows)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether materializing would refuse to generate as things are."""
+        unusable = self.source.lines == len(self.source.refused)
+        return unusable or bool(self.refusals) or bool(self.other_identity and not self.partition.trial)
+
+
+@dataclass(slots=True)
+class _Stored:
+    """What is generated of a partition, by one identity, with the settings that there are now."""
+
+    fingerprint: str | None = None
+    sealed: SealedIndex = field(default_factory=SealedIndex)
+    journal: dict[bytes, str] = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=Outputs)
+    other_identity: tuple[str, ...] = ()
+
+    def status(self, key: bytes) -> str | None:
+        """Of a request; a generated row counts before a failed one."""
+        found = {self.sealed.of(key), self.journal.get(key)}
+        return GENERATED if GENERATED in found else FAILED if FAILED in found else None
+
+
+def survey(project: Project, partitions: Iterable[Partition], target: LoadedTarget) -> Iterator[Surveyed]:
+    """Counts partitions, one after the other.
+
+    Whether the engine serves other weights by now is not known before it starts, and has no part in this.
+
+    Raises:
+        PromptSourceError: a source cannot be read.
+        GenerationError: sealed generations or a journal are damaged.
+    """
+    stored: dict[str, _Stored] = {}
+    for partition in partitions:
+        for one in dataset_partitions(partition.dataset):
+            if one.key not in stored:
+                stored[one.key] = _stored(project, one, target)
+        outputs = (stored[one.key].outputs for one in dataset_partitions(partition.dataset))
+        yield _surveyed(project, partition, target, stored[partition.key], sum(outputs, start=Outputs()))
+
+
+def _surveyed(
+    project: Project, partition: Partition, target: LoadedTarget, stored: _Stored, outputs: Outputs
+) -> Surveyed:
+    source = read_partition(partition, project.config.trial_rows)
+    tokenized, judged, why = _tokenized(project, partition, target, source.rows)
+    counts = {GENERATED: 0, FAILED: 0, None: 0}
+    for prompt in iterate_prompts(tokenized):
+        if prompt.status == "ready":
+            key = bytes.fromhex(prompt_key(prompt, stored.fingerprint)) if stored.fingerprint else b""
+            counts[stored.status(key)] += 1
+    facts = tokenized.select("status", "reason", "prompt_tokens").collect()
+    refused = facts.filter(pl.col("status") == "refused")
+    return Surveyed(
+        partition=partition,
+        source=source,
+        why_tokenized=why,
+        lengths=facts.filter(pl.col("status") == "ready")["prompt_tokens"],
+        generated=counts[GENERATED],
+        failed=counts[FAILED],
+        refused=len(refused),
+        missing=counts[None],
+        outputs=outputs,
+        commonest_refusal=commonest_reason(refused["reason"]),
+        refusals=judged.report.refusals,
+        other_identity=stored.other_identity,
+    )
+
+
+def _tokenized(
+    project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame
+) -> tuple[pl.LazyFrame, Judged, str | None]:
+    """The stored prompts where they are still those of the source, else new ones in memory, and why."""
+
+    def judge(tokenized: pl.LazyFrame) -> Judged:
+        return judge_tokenized(project, partition, target, rows.lazy(), tokenized)
+
+    try:
+        before, tokenized = (
+            scan_parquet(project.layout.asset_file(asset, partition.key), asset=asset)
+            for asset in ("prompts", "tokenized_prompts")
+        )
+        asked = ("sample_id", "messages", "tools")
+        if before.select(asked).collect().equals(rows.select(asked)):
+            judged = judge(tokenized)
+            broken = any(judged.report[law].status == "failed" for law in _OF_THE_SOURCE)
+            if not broken and _still_refused(project, partition, target, rows, tokenized):
+                return tokenized, judged, None
+            why = "the stored ones are not what template and tokenizer make of the source now"
+        else:
+            why = "the source has changed since they were stored"
+    except (StorageError, pl.exceptions.ComputeError):
+        there = project.layout.asset_file("tokenized_prompts", partition.key).exists()
+        why = "the stored ones cannot be read" if there else "none are stored yet"
+    parts = [tokenize(project, partition, target, some) for some in batches(rows.lazy())]
+    fresh = pl.concat([pl.DataFrame(schema=TOKENIZED_PROMPTS), *parts]).lazy()
+    return fresh, judge(fresh), why
+
+
+def _still_refused(
+    project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame, tokenized: pl.LazyFrame
+) -> bool:
+    """Whether prompts that were refused would be so again; no law asks for that, as they have no use."""
+    refused = tokenized.filter(pl.col("status") == "refused").select("sample_id").head(RERENDERED_ROWS).collect()
+    again = tokenize(project, partition, target, rows.join(refused, on="sample_id", how="semi", maintain_order="left"))
+    return bool((again["status"] == "refused").all())
+
+
+def _stored(project: Project, partition: Partition, target: LoadedTarget) -> _Stored:
+    """What a materialization now would go on from, as ``generation.plan.settle_base`` chooses it."""
+    journal = read_unfinished(project.layout.journals(partition.key))
+    current = read_current(project.layout.generations(partition.key))
+    if journal and current and journal.header.id == current.pointer.journal:
+        journal = None
+    stored = _Stored()
+    if journal:
+        stored.other_identity = _differences(journal.header.identity, partition, target)
+        if stored.other_identity:
+            return stored
+        _add_journal(stored, journal)
+        if journal.header.fresh:
+            return stored
+    if current:
+        identity = read_identity(current.directory, current.pointer.fingerprint)
+        stored.other_identity = _differences(identity, partition, target)
+        if not stored.other_identity and stored.fingerprint in (None, identity.fingerprint):
+            _add_sealed(stored, current)
+    return stored
+
+
+def _differences(identity: Identity, partition: Partition, target: LoadedTarget) -> tuple[str, ...]:
+    """How an identity differs from the settings now, as far as that can be known without the engine."""
+    engine = Description(identity.weights, identity.stop_token_ids, target.vocab_size, target.context_length)
+    dataset = partition.dataset
+    return tuple(
+        identity.differences(identity_of(target, engine, thinking=dataset.thinking, sampling=dataset.sampling))
+    )
+
+
+def _add_journal(stored: _Stored, journal: Unfinished) -> None:
+    stored.fingerprint = journal.header.identity.fingerprint
+    stored.journal = journal.status
+    stored.outputs += Outputs(journal.outputs, journal.output_tokens)
+
+
+def _add_sealed(stored: _Stored, current: Sealed) -> None:
+    stored.fingerprint = current.pointer.fingerprint
+    rows = scan_sealed(current)
+    generated = rows.filter(pl.col("status") == GENERATED).select(
+        count=pl.len(), tokens=pl.col("completion_tokens").cast(pl.Int64).sum()
+    )
+    try:
+        stored.sealed = index_sealed(rows)
+        stored.outputs += Outputs(*generated.collect().row(0))
+    except pl.exceptions.ComputeError as error:
+        raise SealedError(f"{current.path}: cannot be read to its end ({error}); restore it from a copy") from error

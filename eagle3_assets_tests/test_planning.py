@@ -1,0 +1,70 @@
+"""Estimates, against values reckoned by hand."""
+
+import polars as pl
+import pytest
+
+from eagle3_assets.config import Band
+from eagle3_assets.planning import (
+    Basis,
+    Expected,
+    Outputs,
+    PromptTokens,
+    expected_in_all,
+    expected_output,
+    prompt_tokens,
+    tokens_per_output,
+)
+
+NONE = Outputs()
+
+
+def test_prompt_tokens_are_real_lengths() -> None:
+    assert prompt_tokens(pl.Series(range(100, 0, -1), dtype=pl.Int32)) == PromptTokens(50, 95, 100, 5050)
+    assert prompt_tokens(pl.Series([7], dtype=pl.Int32)) == PromptTokens(7, 7, 7, 7)
+    assert prompt_tokens(pl.Series([3, 9], dtype=pl.Int32)) == PromptTokens(3, 3, 9, 12)
+    assert prompt_tokens(pl.Series([], dtype=pl.Int32)) is None
+
+
+def test_the_total_of_many_long_prompts_does_not_overflow() -> None:
+    figures = prompt_tokens(pl.Series([2_000_000_000] * 3, dtype=pl.Int32))
+    assert figures is not None and figures.total == 6_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("outputs", "band", "cap", "expected"),
+    [
+        (Outputs(4, 262), Band(low=40, high=150), 160, (65.5, "measured")),
+        (Outputs(1, 900), None, 512, (512, "measured")),  # of a higher cap than now
+        (NONE, Band(low=40, high=150), 160, (95, "band")),
+        (NONE, Band(low=400, high=1500), 160, (160, "band")),
+        (NONE, None, 160, (160, "cap")),
+    ],
+)
+def test_one_output(outputs: Outputs, band: Band | None, cap: int, expected: tuple[float, Basis]) -> None:
+    assert tokens_per_output(outputs, band, cap) == expected
+
+
+def test_what_is_generated_of_a_dataset_adds_up() -> None:
+    assert Outputs(2, 100) + Outputs(3, 50) == Outputs(5, 150)
+    assert (Outputs(5, 150).mean, NONE.mean) == (30, None)
+
+
+def test_output_and_time() -> None:
+    expected = expected_output(1_000, Outputs(4, 262), None, 160)
+    assert expected == Expected(65_500, "measured", 160_000)
+    assert expected.seconds(500.0) == 131.0
+
+
+def test_the_total_is_as_sure_as_its_least_sure_part() -> None:
+    measured, guessed, unknown = (
+        Expected(100, "measured", 1_000),
+        Expected(20, "band", 300),
+        Expected(50, "cap", 50),
+    )
+    assert expected_in_all([measured, measured]) == Expected(200, "measured", 2_000)
+    assert expected_in_all([measured, guessed]) == Expected(120, "band", 1_300)
+    # A guess is no limit: with a part of which only the limit is known, the total is the limit of all.
+    assert expected_in_all([measured, guessed, unknown]) == Expected(1_350, "cap", 1_350)
+    # What is done already has no part in how sure the rest is.
+    assert expected_in_all([measured, Expected(0, "cap", 0)]) == Expected(100, "measured", 1_000)
+    assert expected_in_all([]) == Expected(0, "measured", 0)
