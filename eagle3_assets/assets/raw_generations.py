@@ -7,6 +7,7 @@ from pydantic import Field
 from eagle3_assets.assets.common import (
     column_schema,
     data_version,
+    engines_heard,
     failing_clearly,
     partitions_definition,
     reasons_table,
@@ -99,16 +100,17 @@ def build(project: Project) -> dg.AssetsDefinition:
             progress(partition.key, now)
             log(now)
 
-        made = generate(
-            project,
-            partition,
-            loaded,
-            engine.create(),
-            tokenized_prompts,
-            sampling=sampling,
-            wishes=Wishes(config.retry_failed, config.regenerate, config.accept_environment),
-            progress=listen,
-        )
+        with engines_heard(context.log):
+            made = generate(
+                project,
+                partition,
+                loaded,
+                engine.create(),
+                tokenized_prompts,
+                sampling=sampling,
+                wishes=Wishes(config.retry_failed, config.regenerate, config.accept_environment),
+                progress=listen,
+            )
         return _result(context, made)
 
     return raw_generations

@@ -4,8 +4,8 @@ What belongs here: keeping one command and all that it starts in one process gro
 becomes of who asked for it. Not here: which command, health, restarts (``managed``).
 
 Run as a file by a plain interpreter, so it imports the standard library only:
-``python keeper.py PARENT_PID GRACE_SECONDS COMMAND...``, as the leader of a process group of its own. SIGTERM asks it to
-end the server. A parent that is killed cannot ask, so it also looks at who its parent is: that works on every POSIX
+``python keeper.py PARENT_PID GRACE_SECONDS COMMAND...``, as the leader of a process group of its own. SIGTERM asks it
+to end the server. A parent that is killed cannot ask, so it also looks at who its parent is: that works on every POSIX
 system, does not depend on the thread that started it, and reaches the server's own children too.
 """
 

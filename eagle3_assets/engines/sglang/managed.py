@@ -31,7 +31,7 @@ from eagle3_assets.engines.sglang import keeper
 logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
-TAIL_BYTES, TAIL_LINES = 4000, 20
+TAIL_BYTES, TAIL_LINES = 8000, 40
 """As much of a server's log stands in an error."""
 BEYOND_GRACE_S = 10.0
 """The keeper itself has this much longer than the server."""
@@ -169,8 +169,8 @@ class ManagedSglang:
                 if len(recent) >= limit:
                     raise EngineUnavailableError(
                         self._with_log(
-                            f"the managed SGLang server {gone}, and was restarted {len(recent)} times within "
-                            f"{window_s:g} s already (engine.managed.restarts)"
+                            f"the managed SGLang server {gone}; restarts within {window_s:g} s so far: {len(recent)}, "
+                            "the most that engine.managed.restarts allows"
                         )
                     ) from None
                 recent.append(now)
@@ -287,7 +287,9 @@ class ManagedSglang:
         connection = http.client.HTTPConnection(HOST, self._port, timeout=timeout_s)
         try:
             connection.request("GET", "/health")
-            return connection.getresponse().status == HTTPStatus.OK
+            response = connection.getresponse()
+            response.read()
+            return response.status == HTTPStatus.OK
         except (OSError, http.client.HTTPException):
             return False
         finally:
@@ -316,8 +318,8 @@ class ManagedSglang:
         if any(_NO_SGLANG in line for line in tail):
             python = self._settings.python or sys.executable
             return (
-                f"SGLang is not installed for {python}: install it there (pip install 'eagle3-assets[sglang]'), or name "
-                "the interpreter of an environment that has it in engine.managed.python"
+                f"SGLang is not installed for {python}: install it there (pip install 'eagle3-assets[sglang]'), or "
+                "name the interpreter of an environment that has it in engine.managed.python"
             )
         return f"{what}; its log {self._log} ends with:\n" + "\n".join(tail)
 
