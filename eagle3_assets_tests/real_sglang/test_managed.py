@@ -1,7 +1,9 @@
 """A managed real server through Dagster: killed midway, it is restarted and the partition is finished."""
 
 import os
+import re
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from eagle3_assets.config import REFUSED_ARGUMENTS
 from eagle3_assets.generation.progress import Progress
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.resources import ProgressListener
@@ -19,7 +22,10 @@ from eagle3_assets_tests.real_sglang.test_real_sglang import demo_project
 
 pytestmark = [pytest.mark.sglang, pytest.mark.timeout(1800)]
 
+ROOT = Path(__file__).parents[2]
 PARTITION = "reasoning-00of02"
+PARSERS = ["--reasoning-parser", "qwen3", "--tool-call-parser", "qwen25"]
+"""Not needed, and no harm: what they cut is the text of chat endpoints."""
 
 
 def servers(port_of: Path) -> list[int]:
@@ -56,7 +62,7 @@ def test_a_managed_server_that_is_killed_midway_is_restarted_and_the_partition_f
         tmp_path,
         {
             "kind": "sglang",
-            "managed": {"python": str(PYTHON), "arguments": arguments, "environment": ENVIRONMENT},
+            "managed": {"python": str(PYTHON), "arguments": arguments + PARSERS, "environment": ENVIRONMENT},
             # Few at a time, so that it is killed in the middle.
             "max_in_flight": 4,
         },
@@ -92,4 +98,19 @@ def test_a_managed_server_that_is_killed_midway_is_restarted_and_the_partition_f
     assert text.count("-m sglang.launch_server --model-path") == 2
     # Keeper, server, scheduler and detokenizer are gone, and so are those of the restarted one.
     assert sizes[0] >= 4 and group(groups[0]) == [] and servers(log) == []
+    embedded = demo_project(tmp_path / "embedded", {"kind": "transformers", "threads": 1})
+    with dg.DagsterInstance.ephemeral() as instance:
+        list(materialize(embedded, [PARTITION], instance))
+    theirs = scan_sealed(sealed_generations(embedded.layout, PARTITION)).collect()
+    assert rows.select("sample_id", "output_ids").equals(theirs.select("sample_id", "output_ids"))
     print(f"\n{len(rows)} samples with one restart in {took:.0f} s, {int((rows['attempts'] > 1).sum())} sent again")
+
+
+def test_the_arguments_that_are_documented_and_refused_are_the_servers_own() -> None:
+    command = [str(PYTHON), "-m", "sglang.launch_server", "--help"]
+    said = subprocess.run(command, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+    known = set(re.findall(r"--[a-z][a-z0-9-]*", said))
+    text = (ROOT / "docs" / "sglang.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"--[a-z][a-z0-9-]*", text))
+    # Abbreviations that the parser completes.
+    assert {name for name in documented | set(REFUSED_ARGUMENTS) if not any(k.startswith(name) for k in known)} == set()
