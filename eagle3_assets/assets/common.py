@@ -4,7 +4,6 @@ What belongs here: metadata forms. Not here: what any asset is about.
 """
 
 import hashlib
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -67,31 +66,6 @@ def counts_table(name: str, counts: pl.DataFrame) -> dg.MetadataValue:
         [dg.TableRecord({name: visible(str(text)), "rows": rows}) for text, rows in counts.iter_rows()],
         schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn("rows", "int")]),
     )
-
-
-class _Forwarder(logging.Handler):
-    """Passes records on to a run's log."""
-
-    def __init__(self, log: dg.DagsterLogManager) -> None:
-        super().__init__(logging.INFO)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._log.log(record.levelno, visible(record.getMessage(), keep_lines=True))
-
-
-@contextmanager
-def engines_heard(log: dg.DagsterLogManager) -> Iterator[None]:
-    """Puts what engines log (servers that die, come back or are restarted) into a run's own log."""
-    engines = logging.getLogger("eagle3_assets.engines")
-    forwarder, level = _Forwarder(log), engines.level
-    engines.addHandler(forwarder)
-    engines.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        engines.removeHandler(forwarder)
-        engines.setLevel(level)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from pydantic import Field
 from eagle3_assets.assets.common import (
     column_schema,
     data_version,
-    engines_heard,
     failing_clearly,
     partitions_definition,
     reasons_table,
@@ -15,6 +14,7 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
+from eagle3_assets.engines.log import heard
 from eagle3_assets.generating import Generated, Wishes, generate
 from eagle3_assets.generation.progress import Progress, Throttle
 from eagle3_assets.generation.sealed import scan_sealed
@@ -100,7 +100,7 @@ def build(project: Project) -> dg.AssetsDefinition:
             progress(partition.key, now)
             log(now)
 
-        with engines_heard(context.log):
+        with heard(context.log.log):
             made = generate(
                 project,
                 partition,

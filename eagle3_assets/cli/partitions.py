@@ -186,6 +186,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    from eagle3_assets.engines.log import heard
     from eagle3_assets.resources import ProgressListener
 
     screen = Console(stderr=True)
@@ -207,7 +208,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         if not screen.is_terminal and now.done == now.total:
             screen.print(f"{partition}: {now.line()}", highlight=False)
 
-    with bars:
+    with bars, heard(lambda _, line: screen.print(line, markup=False, highlight=False, soft_wrap=True)):
         yield ProgressListener(tell)
 
 

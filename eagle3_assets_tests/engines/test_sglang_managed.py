@@ -27,11 +27,19 @@ from eagle3_assets.running import materialize
 from eagle3_assets.storage.files import sealed_generations
 from eagle3_assets.target import read_model_facts
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker
+from eagle3_assets_tests.engines.fault_server import FaultServer
 from eagle3_assets_tests.engines.stand_in import make_stand_in, processes
 from eagle3_assets_tests.engines.test_sglang import MODEL, PACE, generate
 from eagle3_assets_tests.generation.fake import check_whole, prompt_frame, sealed_rows
 
-QUICK = Watchfulness(look_every_s=0.02, health_every_s=0.05, unhealthy_s=0.3, health_timeout_s=2.0, remind_every_s=0.1)
+QUICK = Watchfulness(
+    look_every_s=0.02,
+    before_restart_s=0.0,
+    health_every_s=0.05,
+    unhealthy_s=0.3,
+    health_timeout_s=2.0,
+    remind_every_s=0.1,
+)
 LONG_S = 30.0
 """More than anything here takes on a busy machine."""
 
@@ -336,6 +344,17 @@ def test_an_interpreter_that_is_not_there_is_named(tmp_path: Path) -> None:
         asyncio.run(server.ready())
 
 
+def test_a_port_that_is_taken_is_named_and_who_listens_there_is_not_taken_for_the_server(tmp_path: Path) -> None:
+    with FaultServer() as other:
+        managed = Managed(tmp_path, port=int(other.url.rpartition(":")[2]))
+        with pytest.raises(EngineUnavailableError) as refused:
+            asyncio.run(managed.engine.start())
+    assert f"cannot listen on port {managed.server.endpoint.rpartition(':')[2]} (engine.managed.port)" in str(
+        refused.value
+    )
+    assert not processes(managed.folder)
+
+
 def test_the_resource_makes_an_engine_with_the_configured_server(tmp_path: Path, make_project: ProjectMaker) -> None:
     folder = tmp_path / "server"
     project = make_project(engine=engine_settings(folder))
@@ -368,3 +387,29 @@ def test_a_run_in_dagster_has_its_server_and_says_where_its_log_is(
     (record,) = instance.get_run_records()
     messages = [entry.user_message for entry in instance.all_logs(record.dagster_run.run_id)]
     assert any(str(log) in message for message in messages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_in_dagster_that_is_interrupted_ends_its_server(
+    tmp_path: Path, make_project: ProjectMaker, number: signal.Signals
+) -> None:
+    folder = tmp_path / "server"
+    make_project(engine=engine_settings(folder))
+    (folder / "silent").touch()
+    command = [sys.executable, "-m", "eagle3_assets.cli", "materialize", "d", "--config", "eagle3.yaml"]
+    environment = os.environ | {"DAGSTER_HOME": str(tmp_path / "home"), "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:  # the terminal shows what engines log
+            if b"the managed server is healthy" in line:
+                break
+        until((folder / "asked").exists)
+        run.send_signal(number)
+        assert run.wait(LONG_S) != 0
+        none_left(folder)
+        said = run.stderr.read().decode()
+    if number is signal.SIGINT:
+        assert "interrupted; what was generated is kept" in said

@@ -45,6 +45,8 @@ class Watchfulness:
 
     look_every_s: float = 0.2
     """Whether its process lives, and whether it shall end."""
+    before_restart_s: float = 2.0
+    """A driver may take a moment to free the memory of a process that was killed."""
     health_every_s: float = 5.0
     unhealthy_s: float = 600.0
     """Without one good ``/health`` for so long, a server that was up hangs and is restarted."""
@@ -141,7 +143,7 @@ class ManagedSglang:
             pass
         except EngineUnavailableError as error:
             self._failure = error
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whoever waits for the server must hear of it
             self._failure = EngineUnavailableError(f"a managed server cannot be started: {error}")
 
     def _keep_up(self, lock: int) -> None:
@@ -179,6 +181,7 @@ class ManagedSglang:
                     "the managed server %s; restart %d of at most %d within %g s; its log: %s",
                     gone, len(recent), limit, window_s, self._log,
                 )  # fmt: skip
+                self._pause(self._pace.before_restart_s)
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
@@ -211,6 +214,7 @@ class ManagedSglang:
     def _running(self, lock: int) -> Iterator["subprocess.Popen[bytes]"]:
         """The keeper with the server below it; at the end none of their processes is left."""
         self._port = self._port or _free_port()
+        self._require_free_port()
         if self._log is None:
             self._log = self._directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{self._port}.log"
         command = self._command()
@@ -240,6 +244,17 @@ class ManagedSglang:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    def _require_free_port(self) -> None:
+        """Whoever else listens on the port would be taken for the server, which needs a while to find that out."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, self._port))
+            except OSError as error:
+                raise _GoneError(
+                    f"cannot listen on port {self._port} (engine.managed.port): {error.strerror}"
+                ) from None
+
     def _command(self) -> list[str]:
         target, settings = self._target, self._settings
         return [
@@ -266,9 +281,6 @@ class ManagedSglang:
                 reminder = now + self._pace.remind_every_s
                 logger.info("the managed server is starting, for %.0f s more at most", deadline - now)
             self._pause(self._pace.look_every_s)
-        # Something else may listen on the port: then the server has ended, or is about to.
-        self._pause(self._pace.look_every_s)
-        self._require_alive(process)
 
     def _watch(self, process: "subprocess.Popen[bytes]") -> None:
         healthy = checked = time.monotonic()
@@ -315,6 +327,8 @@ class ManagedSglang:
 
     def _with_log(self, what: str) -> str:
         tail = self._tail()
+        if not tail:
+            return what
         if any(_NO_SGLANG in line for line in tail):
             python = self._settings.python or sys.executable
             return (
