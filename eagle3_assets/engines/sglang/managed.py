@@ -47,7 +47,7 @@ class Watchfulness:
     """Whether its process lives, and whether it shall end."""
     before_restart_s: float = 2.0
     """A driver may take a moment to free the memory of a process that was killed."""
-    health_every_s: float = 5.0
+    health_every_s: float = 30.0
     unhealthy_s: float = 600.0
     """Without one good ``/health`` for so long, a server that was up hangs and is restarted."""
     health_timeout_s: float = 30.0
@@ -75,8 +75,8 @@ class ManagedSglang:
         Args:
             settings: of the server.
             target: the model that it serves.
-            directory: for its log, made if need be. One managed server at a time runs for a directory, since two would
-            want the same GPU; another waits.
+            directory: for its log, made if need be. One managed server at a time runs for a directory on one machine,
+            since two would want the same GPU; another waits.
             watchfulness: how often to look.
         """
         self._settings = settings
@@ -185,14 +185,15 @@ class ManagedSglang:
 
     @contextmanager
     def _alone(self) -> Iterator[int]:
-        """Waits until no other managed server runs for this directory.
+        """Waits until no other managed server runs for this directory on this machine.
 
         Yields:
             the file that holds the lock. The keeper inherits it: the lock is free when the server's last process is
             gone, and not before, whatever becomes of this process.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        # Machines that share the directory share no GPU.
+        lock = os.open(self._directory / f"{socket.gethostname()}.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             reminded = float("-inf")
             while True:
