@@ -35,7 +35,9 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
         resources={
             "target": TargetResource(settings=target),
             "engine": EngineResource(
-                settings=project.config.engine.model_dump(mode="json", exclude_none=True), target=target
+                settings=project.config.engine.model_dump(mode="json", exclude_none=True),
+                target=target,
+                servers=str(project.layout.servers()),
             ),
             "progress": listener or ProgressListener(),
             "parquet": ParquetIOManager(project.layout),

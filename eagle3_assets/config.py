@@ -139,13 +139,80 @@ def _url_of_a_server(url: str) -> str:
     return url
 
 
+REFUSED_ARGUMENTS = {
+    **dict.fromkeys(("--model-path", "--model"), "the model is target.model"),
+    "--tokenizer-path": "the tokenizer is target.tokenizer",
+    "--trust-remote-code": "it follows target.trust_remote_code",
+    "--host": "the server listens on 127.0.0.1 only",
+    "--port": "it is engine.managed.port",
+    "--config": "a file could hold arguments that are refused here",
+    "--allow-auto-truncate": "it cuts prompts without saying so",
+    "--skip-tokenizer-init": "without its tokenizer the server does not know all stop ids",
+    **dict.fromkeys(("--api-key", "--admin-api-key"), "everybody on this machine could read it in the process list"),
+    **dict.fromkeys(("--ssl-keyfile", "--ssl-certfile"), "the server is asked over plain HTTP, on this machine only"),
+    **dict.fromkeys(
+        ("--nnodes", "--node-rank", "--dist-init-addr"),
+        "a managed server runs on this machine only; start one of several machines yourself and name it in endpoints",
+    ),
+}
+"""Arguments of ``launch_server`` that a person may not give a managed server, and why."""
+
+
+def _as_text(value: Any) -> Any:  # noqa: ANN401 - raw input
+    """Numbers in a list of arguments as text: YAML reads ``[--tp, 8]`` as a text and a number."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class ManagedServer(Settings):
+    """An SGLang server that a run starts for itself."""
+
+    python: str | None = Field(
+        None,
+        min_length=1,
+        description="Interpreter of the environment that has SGLang, a path relative to the config file; unset takes "
+        "this one's, with the extra `sglang`.",
+    )
+    arguments: tuple[Annotated[str, BeforeValidator(_as_text)], ...] = Field(
+        (), description="Further arguments of `sglang.launch_server`, such as `[--tp, 8]`."
+    )
+    environment: dict[str, Annotated[str, BeforeValidator(_as_text)]] = Field(
+        default_factory=dict, description="Environment variables for the server. They are shown: no secrets here."
+    )
+    port: StrictInt = Field(0, ge=0, le=65_535, description="On 127.0.0.1; 0 takes a free one.")
+    start_timeout_s: float = Field(
+        1800.0, gt=0.0, le=86_400.0, description="Seconds to wait until the server is healthy, weights loaded."
+    )
+    stop_grace_s: float = Field(
+        30.0, ge=0.0, le=3600.0, description="Seconds that the server has to end after SIGTERM; then SIGKILL."
+    )
+    # One prompt that kills a server does so at each of its 6 attempts, and shall fail alone.
+    restarts: StrictInt = Field(
+        10, ge=0, le=1000, description="Restarts within `restart_window_s`; then the run stops."
+    )
+    restart_window_s: float = Field(
+        3600.0, gt=0.0, le=864_000.0, description="Seconds over which restarts are counted."
+    )
+
+    @field_validator("arguments")
+    @classmethod
+    def _none_refused(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for argument in value:
+            name = argument.partition("=")[0].replace("_", "-")
+            # The server's parser takes an argument's beginning for the whole.
+            for refused, why in REFUSED_ARGUMENTS.items():
+                if len(name) > 2 and refused.startswith(name):
+                    raise ValueError(f"must not have {argument.partition('=')[0]}: {why}")
+        return value
+
+
 class SglangEngineSettings(Settings):
     """One or several SGLang servers, asked over HTTP for raw ids."""
 
-    kind: Literal["sglang"] = Field("sglang", description="SGLang servers, which run elsewhere.")
+    kind: Literal["sglang"] = Field("sglang", description="SGLang servers: `endpoints` or `managed`, one of the two.")
     endpoints: tuple[Annotated[str, AfterValidator(_url_of_a_server)], ...] = Field(
-        min_length=1, description="Base URLs of servers with the same model, such as `http://gpu-1:30000`."
+        (), description="Base URLs of running servers with the same model, such as `http://gpu-1:30000`."
     )
+    managed: ManagedServer | None = Field(None, description="A server on this machine, which a run starts and ends.")
     api_key_env: str | None = Field(
         None, min_length=1, description="Name of the environment variable that holds the servers' API key."
     )
@@ -190,6 +257,16 @@ class SglangEngineSettings(Settings):
         if not HEADER_NAME.fullmatch(value):
             raise ValueError("must be a header's name: letters, digits and `-`")
         return value
+
+    @model_validator(mode="after")
+    def _running_or_managed(self) -> "SglangEngineSettings":
+        if bool(self.endpoints) == (self.managed is not None):
+            raise ValueError(
+                "needs either endpoints (servers that are running) or managed (one that a run starts), and not both"
+            )
+        if self.managed is not None and (self.api_key_env or self.ca_file):
+            raise ValueError("a managed server has no key and no certificate: leave out api_key_env and ca_file")
+        return self
 
 
 ENGINES: dict[str, type[Settings]] = {"transformers": TransformersEngineSettings, "sglang": SglangEngineSettings}
@@ -416,6 +493,12 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
     engine = config.engine
     if isinstance(engine, SglangEngineSettings) and engine.ca_file:
         engine = engine.model_copy(update={"ca_file": local(engine.ca_file)})
+    if isinstance(engine, SglangEngineSettings) and engine.managed and engine.managed.python:
+        python = engine.managed.python
+        if os.sep in python:
+            # A virtual environment's interpreter is a link: followed, it would be the one without the environment.
+            python = str((base / Path(python).expanduser()).absolute())
+        engine = engine.model_copy(update={"managed": engine.managed.model_copy(update={"python": python})})
     target = config.target
     model = str(files("eagle3_assets.demo") / "model") if target.model == "demo" else local(target.model)
     root = os.environ.get(STORAGE_VARIABLE)
@@ -471,7 +554,10 @@ def _explained(fault: Any) -> str:  # noqa: ANN401 - pydantic's error dictionary
         return f".kind: must be one of {', '.join(ENGINES)}, not {_shown(fault['ctx']['tag'])}"
     if kind == "union_tag_not_found":
         return f": must be a mapping with the key kind, not {_shown(fault['input'])}"
-    return f": {message[:1].lower()}{message[1:]}, not {_shown(fault['input'])}"
+    said = f": {message[:1].lower()}{message[1:]}"
+    if kind == "value_error" and isinstance(fault["input"], dict):  # it names the keys that it is about
+        return said
+    return f"{said}, not {_shown(fault['input'])}"
 
 
 def _walk(location: tuple[int | str, ...]) -> tuple[list[int | str], type[BaseModel] | None]:

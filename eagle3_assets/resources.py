@@ -4,6 +4,7 @@ What belongs here: their faces in Dagster. Not here: what they do (``target``, `
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -36,17 +37,19 @@ class TargetResource(dg.ConfigurableResource[Any]):
 
 
 class EngineResource(dg.ConfigurableResource[Any]):
-    """Who generates."""
+    """Who generates. A managed server begins and ends with the engine: it runs while ids are generated, no longer."""
 
     settings: dict[str, Any]
     """``engine`` of the config."""
     target: dict[str, Any]
     """``target`` of the config."""
+    servers: str
+    """Directory for the logs of managed servers."""
 
     def create(self) -> Engine:
         """A new engine, not yet started."""
         settings: EngineSettings = TypeAdapter(EngineSettings).validate_python(self.settings)
-        return create_engine(settings, Target.model_validate(self.target))
+        return create_engine(settings, Target.model_validate(self.target), Path(self.servers))
 
 
 class ProgressListener:

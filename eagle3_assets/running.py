@@ -36,10 +36,6 @@ concurrency:
   runs:
     # Each run of the embedded engine loads the model for itself, and SQLite takes one writer at a time.
     max_concurrent_runs: 2
-python_logs:
-  # What servers do (one is left out, answers again, all are gone) stands in the run's log.
-  managed_python_loggers: [eagle3_assets]
-  python_log_level: INFO
 run_retries:
   enabled: true
   # A law that fails will fail again; only a machine that broke is worth another try.

@@ -108,15 +108,16 @@ def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:
     assert speed_text(Tracker(total=5).snapshot(), room=50) == "0 tokens/s"
 
 
-def test_warnings_of_a_run_are_seen_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_engines_log_is_seen_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("eagle3_assets.engines.sglang.pool")
     with _bar(1) as listener:
         logger.warning("left out until it answers again: %s", "http://[fe80::1]:30000: \x1b[31mgone " + "x" * 100)
-        logger.info("busy")
+        logger.info("answers again")
         listener("d", Tracker(total=0).snapshot((ServerLoad("http://[fe80::1]:30000", 0, live=False, evictions=1),)))
     logger.warning("nobody waits for it any more")
     assert capsys.readouterr().err.splitlines() == [
         "left out until it answers again: http://[fe80::1]:30000: <U+001B>[31mgone " + "x" * 100,
+        "answers again",
         "d: 0/0 rows, 0 tokens/s now, 0 overall; in flight: [fe80::1]:30000 0 (away, left out once)",
     ]
 

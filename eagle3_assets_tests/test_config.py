@@ -98,7 +98,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\nengine: {kind: sglang, endpoint: x}\ndatasets: [{name: a, source: s}]",
-            "engine.endpoint: is not a known key; allowed here: kind, endpoints, api_key_env",
+            "engine.endpoint: is not a known key; allowed here: kind, endpoints, managed, api_key_env",
         ),
         (
             "target: {model: m}\nengine: {bach_size: 1}\ndatasets: [{name: a, source: s}]",
@@ -106,11 +106,30 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\nengine: {kind: sglang}\ndatasets: [{name: a, source: s}]",
-            "engine.endpoints: is required",
+            "engine: needs either endpoints (servers that are running) or managed (one that a run starts), and",
         ),
         (
             "target: {model: m}\nengine: {kind: sglang, endpoints: []}\ndatasets: [{name: a, source: s}]",
-            "engine.endpoints: tuple should have at least 1 item",
+            "engine: needs either endpoints",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, endpoints: ['http://h'], managed: {}}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine: needs either endpoints",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, managed: {}, api_key_env: KEY}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine: a managed server has no key and no certificate: leave out api_key_env and ca_file",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, managed: {argument: []}}\ndatasets: [{name: a, source: s}]",
+            "engine.managed.argument: is not a known key; allowed here: python, arguments, environment, port",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, managed: {arguments: --tp 8}}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine.managed.arguments: input should be a valid tuple, not '--tp 8'",
         ),
         (
             "target: {model: m}\nengine: {kind: sglang, endpoints: ['gpu-1:30000']}\ndatasets: [{name: a, source: s}]",
@@ -167,6 +186,44 @@ def test_a_wrong_config_names_the_key_and_what_is_allowed(tmp_path: Path, text: 
     message = fault(tmp_path, text)
     assert said in message
     assert message.startswith((str(tmp_path / "eagle3.yaml"), "'~nobody-here"))
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--host", "must not have --host: the server listens on 127.0.0.1 only"),
+        ("--port=3", "must not have --port: it is engine.managed.port"),
+        ("--model", "must not have --model: the model is target.model"),
+        ("--trust_remote_code", "must not have --trust_remote_code: it follows target.trust_remote_code"),
+        ("--allow-auto", "must not have --allow-auto: it cuts prompts without saying so"),
+        ("--api-key=hunter2", "must not have --api-key: everybody on this machine could read it"),
+        ("--config", "must not have --config: a file could hold arguments that are refused here"),
+        ("--nnodes", "must not have --nnodes: a managed server runs on this machine only"),
+    ],
+)
+def test_an_argument_that_clashes_or_changes_tokens_is_refused(tmp_path: Path, argument: str, said: str) -> None:
+    message = fault(
+        tmp_path,
+        f"target: {{model: m}}\nengine: {{kind: sglang, managed: {{arguments: [--tp, 8, '{argument}']}}}}\n"
+        "datasets: [{name: a, source: s}]",
+    )
+    assert f"engine.managed.arguments: {said}" in message
+    assert len(message.splitlines()) == 1 and "hunter2" not in message
+
+
+def test_a_managed_server_is_read_and_its_interpreters_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "venv").symlink_to("/usr")
+    text = GOOD + (
+        "engine: {kind: sglang, managed: {python: venv/bin/python, arguments: [--tp, 8, --mem-fraction-static, 0.9, "
+        "--model-loader-extra-config, '{}'], environment: {OMP_NUM_THREADS: 1}}}\n"
+    )
+    engine = load_config(written(tmp_path, text)).engine
+    assert isinstance(engine, SglangEngineSettings) and engine.managed is not None
+    assert engine.managed.python == str(tmp_path / "venv/bin/python")
+    assert engine.managed.arguments[:4] == ("--tp", "8", "--mem-fraction-static", "0.9")
+    assert engine.managed.environment == {"OMP_NUM_THREADS": "1"}
+    named = load_config(written(tmp_path, GOOD + "engine: {kind: sglang, managed: {python: python3.12}}\n")).engine
+    assert isinstance(named, SglangEngineSettings) and named.managed and named.managed.python == "python3.12"
 
 
 def test_a_password_in_an_endpoint_is_refused_and_not_repeated(tmp_path: Path) -> None:

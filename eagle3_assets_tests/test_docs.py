@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eagle3_assets.config import load_config
+from eagle3_assets.config import REFUSED_ARGUMENTS, load_config
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -41,3 +41,12 @@ def test_the_readmes_make_targets_exist() -> None:
         assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)) <= targets, (
             page
         )
+
+
+def test_the_arguments_refused_for_a_managed_server_are_the_documented_ones() -> None:
+    text = (ROOT / "docs" / "sglang.md").read_text(encoding="utf-8")
+    table = text.partition("These arguments are refused:")[2].partition("\n## ")[0]
+    named = {
+        name for row in re.findall(r"^\|([^|]*)\|", table, re.MULTILINE) for name in re.findall(r"--[a-z][a-z-]*", row)
+    }
+    assert named == set(REFUSED_ARGUMENTS)

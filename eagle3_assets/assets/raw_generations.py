@@ -17,6 +17,7 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
+from eagle3_assets.engines.log import heard
 from eagle3_assets.generating import Generated, Wishes, generate
 from eagle3_assets.generation.loop import Outcome
 from eagle3_assets.generation.progress import Progress, Throttle
@@ -115,17 +116,19 @@ def build(project: Project) -> dg.AssetsDefinition:
             progress(partition.key, now)
             log(now)
 
-        made = generate(
-            project,
-            partition,
-            loaded,
-            engine.create(),
-            tokenized_prompts,
-            sampling=sampling,
-            wishes=config.wishes(),
-            broken=_broken(project, partition, loaded, tokenized_prompts) if config.retry_broken else (),
-            progress=listen,
-        )
+        broken = _broken(project, partition, loaded, tokenized_prompts) if config.retry_broken else ()
+        with heard(context.log.log):
+            made = generate(
+                project,
+                partition,
+                loaded,
+                engine.create(),
+                tokenized_prompts,
+                sampling=sampling,
+                wishes=config.wishes(),
+                broken=broken,
+                progress=listen,
+            )
         return _result(context, made)
 
     return raw_generations

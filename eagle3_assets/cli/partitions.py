@@ -17,7 +17,6 @@ from rich.text import Text
 
 from eagle3_assets.cli.decode import decode
 from eagle3_assets.cli.terminal import ERROR, WARNING, console, say
-from eagle3_assets.tokens.safe_text import visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -202,6 +201,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    from eagle3_assets.engines.log import heard
     from eagle3_assets.resources import ProgressListener
 
     screen = Console(stderr=True)
@@ -223,14 +223,12 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         if not screen.is_terminal and now.done == now.total:
             screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
-    warnings = _Warnings(screen)
-    logger = logging.getLogger("eagle3_assets")
-    logger.addHandler(warnings)
-    try:
-        with bars:
-            yield ProgressListener(tell)
-    finally:
-        logger.removeHandler(warnings)
+    def show(level: int, line: str) -> None:
+        # That a server is gone has to be seen where somebody waits for it.
+        screen.print(Text(line, style=WARNING if level >= logging.WARNING else ""), soft_wrap=True)
+
+    with bars, heard(show):
+        yield ProgressListener(tell)
 
 
 def speed_text(now: "Progress", room: int) -> str:
@@ -238,17 +236,6 @@ def speed_text(now: "Progress", room: int) -> str:
     speed = f"{now.recent_tokens_per_s:,.0f} tokens/s" + (f", {now.failed} failed" if now.failed else "")
     whole = f"{speed}; {now.servers_text()}"
     return whole if now.servers and len(whole) <= room else speed
-
-
-class _Warnings(logging.Handler):
-    """Puts warnings of a run above its bar: that a server is gone has to be seen where somebody waits for it."""
-
-    def __init__(self, screen: Console) -> None:
-        super().__init__(logging.WARNING)
-        self._screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._screen.print(Text(visible(record.getMessage()), style=WARNING), soft_wrap=True)
 
 
 def _show_checks(runs: "Sequence[PartitionRun]") -> None:

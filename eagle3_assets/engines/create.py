@@ -7,16 +7,22 @@ from eagle3_assets.engines.base import Engine
 from eagle3_assets.target import read_model_facts
 
 
-def create_engine(settings: EngineSettings, target: Target) -> Engine:
+def create_engine(settings: EngineSettings, target: Target, servers: Path) -> Engine:
     """The engine that the config names, not yet started.
+
+    Args:
+        settings: of the engine.
+        target: what it shall run.
+        servers: directory for the logs of managed servers, made when it is needed.
 
     Raises:
         TargetError: the target's config cannot be read.
     """
     if isinstance(settings, SglangEngineSettings):
-        from eagle3_assets.engines.sglang import SglangEngine
+        from eagle3_assets.engines.sglang import ManagedSglang, SglangEngine
 
-        return SglangEngine(settings, read_model_facts(Path(target.model)))
+        server = ManagedSglang(settings.managed, target, servers) if settings.managed else None
+        return SglangEngine(settings, read_model_facts(Path(target.model)), server=server)
     from eagle3_assets.engines.transformers import TransformersEngine
 
     return TransformersEngine(

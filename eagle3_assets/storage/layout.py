@@ -4,7 +4,8 @@ What belongs here: paths. Not here: reading or writing them.
 
     <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
-    <root>/.journals/<partition>/                   what is being generated (beside the root if the root is remote)
+    <root>/.journals/<partition>/                   what is being generated (elsewhere if the root is remote)
+    <root>/.servers/                                logs of managed servers (likewise)
 """
 
 import hashlib
@@ -37,8 +38,15 @@ class Layout:
 
     def journals(self, partition: str) -> Path:
         """The local directory of a partition's journal: appending needs a real file system."""
+        return self._local("journals") / partition
+
+    def servers(self) -> Path:
+        """The local directory for the logs of managed servers."""
+        return self._local("servers")
+
+    def _local(self, what: str) -> Path:
         place = local_path(self.root)
         if place is not None:
-            return place / ".journals" / partition
+            return place / f".{what}"
         name = hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
-        return Path.cwd() / ".eagle3" / "journals" / name / partition
+        return Path.cwd() / ".eagle3" / what / name

@@ -593,9 +593,11 @@ def test_a_name_that_nobody_knows_is_said() -> None:
         describe(SglangEngine(settings, MODEL, PACE))
 
 
-def test_the_config_chooses_the_engine_and_the_targets_config_the_vocabulary(server: FaultServer) -> None:
+def test_the_config_chooses_the_engine_and_the_targets_config_the_vocabulary(
+    server: FaultServer, tmp_path: Path
+) -> None:
     settings = SglangEngineSettings(kind="sglang", endpoints=(server.url,))
-    engine = create_engine(settings, Target(model=str(DEMO / "model")))
+    engine = create_engine(settings, Target(model=str(DEMO / "model")), tmp_path)
     assert isinstance(engine, SglangEngine)
     assert asyncio.run(engine.start()).vocab_size == read_model_facts(DEMO / "model").vocab_size
 

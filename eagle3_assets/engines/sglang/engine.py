@@ -22,6 +22,7 @@ from eagle3_assets.engines.base import (
 )
 from eagle3_assets.engines.sglang.client import Client, credentials, open_session
 from eagle3_assets.engines.sglang.facts import Facts
+from eagle3_assets.engines.sglang.managed import ManagedSglang
 from eagle3_assets.engines.sglang.pool import Pace, Pool
 from eagle3_assets.engines.sglang.wire import read_reply, request_body
 from eagle3_assets.target import ModelFacts
@@ -40,17 +41,25 @@ class _Running:
 class SglangEngine:
     """Keeps the protocol ``Engine``. It may be used from one event loop after another, not from two at once."""
 
-    def __init__(self, settings: SglangEngineSettings, model: ModelFacts, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        settings: SglangEngineSettings,
+        model: ModelFacts,
+        pace: Pace | None = None,
+        server: ManagedSglang | None = None,
+    ) -> None:
         """Asks nobody yet.
 
         Args:
             settings: endpoints, key, limits.
             model: what the target's own config says; a server that says something else of its vocabulary is refused.
             pace: of probes and health checks.
+            server: a managed one, which begins and ends with the engine, in place of the settings' endpoints.
         """
         self._settings = settings
         self._model = model
         self._pace = pace or Pace()
+        self._server = server
         self._known: list[tuple[str, Facts]] = []
         self._description: Description | None = None
         self._running: _Running | None = None
@@ -59,7 +68,7 @@ class SglangEngine:
     def capacity(self) -> int:
         """What all servers together take at most, those that are away included: they may come back."""
         if self._running is None:
-            return len(self._settings.endpoints) * (self._settings.max_in_flight or 1)
+            return max(1, len(self._settings.endpoints)) * (self._settings.max_in_flight or 1)
         return sum(server.window.ceiling for server in self._running.pool.servers)
 
     @property
@@ -69,7 +78,7 @@ class SglangEngine:
         return tuple(ServerLoad(s.endpoint, s.in_flight, s.state == "live", s.evictions) for s in servers)
 
     async def start(self) -> Description:
-        """Asks every server what it is, and waits until one at least answers.
+        """Starts a managed server; asks every server what it is, and waits until one at least answers.
 
         Raises:
             EngineUnavailableError: none does, one must not be used, or two do not serve the same.
@@ -103,11 +112,13 @@ class SglangEngine:
         return self._running is not None and await self._running.pool.some_live()
 
     async def close(self) -> None:
-        """Ends probes, and closes every connection."""
+        """Ends probes and a managed server, and closes every connection."""
         running, self._running, self._description = self._running, None, None
         if running is not None and running.loop is asyncio.get_running_loop():
             running.attendant.cancel()
             await asyncio.wait([running.attendant])
+        if self._server is not None:
+            await self._server.stop()
 
     async def _pool(self) -> Pool:
         """The pool of the running event loop."""
@@ -119,16 +130,24 @@ class SglangEngine:
         return self._running.pool
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        endpoints, wait_s = self._settings.endpoints, self._settings.unavailable_wait_s
+        if self._server is not None:
+            try:
+                await self._server.ready()
+            except BaseException:
+                await self._server.stop()
+                raise
+            endpoints, wait_s = (self._server.endpoint,), wait_s + self._server.patience_s
         headers = credentials(self._settings)
         session = open_session(self._settings, headers)
         secrets = tuple(value.removeprefix("Bearer ") for value in headers.values())
         pool = Pool(
-            (Client(session, endpoint, secrets) for endpoint in self._settings.endpoints),
+            (Client(session, endpoint, secrets) for endpoint in endpoints),
             max_in_flight=self._settings.max_in_flight,
-            unavailable_wait_s=self._settings.unavailable_wait_s,
+            unavailable_wait_s=wait_s,
             pace=self._pace,
         )
-        self._running = _Running(loop, pool, loop.create_task(_attend(session, pool)))
+        self._running = _Running(loop, pool, loop.create_task(_attend(session, pool, self._server)))
         await asyncio.sleep(0)  # the attendant has to be running for its cancellation to close anything
         try:
             self._known = await pool.open(self._known)
@@ -176,9 +195,11 @@ class SglangEngine:
         return room
 
 
-async def _attend(session: aiohttp.ClientSession, pool: Pool) -> None:
-    """Waits for its cancellation, and then closes what was opened."""
+async def _attend(session: aiohttp.ClientSession, pool: Pool, server: ManagedSglang | None) -> None:
+    """Waits for its cancellation, and then closes what was opened. Tells the pool when a managed server is given up."""
     try:
+        if server is not None:
+            pool.give_up(await server.failed())
         await asyncio.Event().wait()
     finally:
         await pool.close()

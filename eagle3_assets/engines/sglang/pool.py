@@ -193,6 +193,12 @@ class Pool:
             server.in_flight -= 1
             self._hand_out()
 
+    def give_up(self, error: EngineUnavailableError) -> None:
+        """Uses no server any more: every request, also those to come, fails with this error."""
+        for server in self.servers:
+            server.state, server.reason = "refused", ""
+        self._fail(error)
+
     async def close(self) -> None:
         """Ends probes and checks, and lets nobody wait any more."""
         for task in self._tasks:
@@ -368,7 +374,10 @@ class Pool:
         self._give_up(f"no server has answered for {self._wait_s:g} s (engine.unavailable_wait_s)")
 
     def _give_up(self, why: str) -> None:
-        self._failure = EngineUnavailableError(": ".join(filter(None, (why, self._reasons()))))
+        self._fail(EngineUnavailableError(": ".join(filter(None, (why, self._reasons())))))
+
+    def _fail(self, error: EngineUnavailableError) -> None:
+        self._failure = error
         self._back.set()
         while self._waiting:
             turn = self._waiting.popleft()
