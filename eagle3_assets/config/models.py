@@ -1,0 +1,173 @@
+"""``eagle3.yaml``: what may stand in it but for the engines.
+
+What belongs here: settings models, their defaults and limits. Not here: engines (``engines``), reading the file
+(``loading``), anything that acts on a setting.
+"""
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, StrictInt, field_validator, model_validator
+
+from eagle3_assets.config.base import Number, Settings
+from eagle3_assets.config.engines import EngineSettings, TransformersEngineSettings
+
+TRIAL_SUFFIX = "-trial"
+
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
+SHARD_LIKE = re.compile(r".*-\d+of\d+")
+
+
+class Sampling(Settings):
+    """Every parameter that decides which token comes next. All of them are recorded with every row."""
+
+    max_new_tokens: StrictInt = Field(
+        512, ge=1, le=1_000_000, description="Cap on output tokens, the stop token included."
+    )
+    temperature: Number = Field(1.0, ge=0.0, le=10.0, description="0 takes the likeliest token (greedy).")
+    top_p: Number = Field(1.0, gt=0.0, le=1.0, description="Smallest set of tokens holding this much probability.")
+    top_k: StrictInt = Field(-1, ge=-1, description="Only the k likeliest tokens; -1 for all.")
+    min_p: Number = Field(0.0, ge=0.0, le=1.0, description="Only tokens at least this share of the likeliest.")
+    repetition_penalty: Number = Field(1.0, gt=0.0, le=2.0, description="1 for none.")
+    stop_token_ids: tuple[StrictInt, ...] = Field((), description="Stop ids in addition to the model's own.")
+    seed: StrictInt = Field(
+        0, ge=0, lt=2**31, description="Each sample's own seed is derived from this one and its id."
+    )
+
+    @field_validator("top_k")
+    @classmethod
+    def _top_k_is_not_zero(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("0 would allow no token; give -1 for all tokens, or 1 or more")
+        return value
+
+    @field_validator("stop_token_ids")
+    @classmethod
+    def _sorted_ids(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(not 0 <= i < 2**31 for i in value):
+            raise ValueError("token ids are from 0 to 2147483647")
+        return tuple(sorted(set(value)))
+
+
+class Target(Settings):
+    """The model whose tokens the drafter shall learn."""
+
+    model: str = Field(
+        description="Directory of the checkpoint; relative to the config file. `demo` is the packaged model."
+    )
+    tokenizer: str | None = Field(None, description="Directory of the tokenizer, where it is not the model's.")
+    trust_remote_code: bool = Field(
+        False, description="Runs Python code that lies beside the model. Off unless you read it."
+    )
+    profile: str = Field(
+        "auto", description="Name of a built-in profile; auto finds it by the tokenizer's token names."
+    )
+    profile_overrides: dict[str, Any] = Field(
+        default_factory=dict, description="Single facts of the profile, corrected."
+    )
+    chat_template: str | None = Field(None, description="File with a chat template to use instead of the tokenizer's.")
+    template_arguments: dict[str, Any] = Field(
+        default_factory=dict, description="Extra arguments of the chat template."
+    )
+
+
+class Band(Settings):
+    """A range that a figure is expected in, both ends included."""
+
+    low: Number = Field(ge=0)
+    high: Number = Field(ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_pair(cls, value: Any) -> Any:  # noqa: ANN401 - raw input
+        if isinstance(value, list | tuple):
+            if len(value) != 2:
+                raise ValueError("a band is two numbers: [low, high]")
+            return {"low": value[0], "high": value[1]}
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Band":
+        if self.low > self.high:
+            raise ValueError(f"the band's low end {self.low:g} is above its high end {self.high:g}")
+        return self
+
+    def __contains__(self, value: float) -> bool:
+        """Whether the value lies in the band, ends included."""
+        return self.low <= value <= self.high
+
+
+class LengthBand(Settings):
+    """How long outputs are expected to be, in tokens. What is left out is not judged."""
+
+    median: Band | None = Field(None, description="`[low, high]` in tokens.")
+    p95: Band | None = Field(None, description="`[low, high]` in tokens; 5 % of the outputs are longer.")
+    share_under_500: Band | None = Field(None, description="Share of outputs shorter than 500 tokens, 0 to 1.")
+
+
+class Dataset(Settings):
+    """One source of prompts and how to generate on it."""
+
+    name: str = Field(description="Becomes the partition key: letters, digits, `_`, `.` and `-`.")
+    source: str = Field(description="JSONL file with OpenAI-style rows; relative to the config file.")
+    format: Literal["openai"] = Field("openai", description="Rows {id?, messages, tools?}.")
+    shards: StrictInt = Field(
+        1, ge=1, le=10_000, description="Number of partitions. A shard should hold thousands of rows."
+    )
+    samples_per_prompt: StrictInt = Field(
+        1, ge=1, le=1_000, description="Outputs of the same prompt, differing by seed."
+    )
+    thinking: bool = Field(True, description="Whether the chat template leaves reasoning to the target.")
+    sampling: Sampling = Field(default_factory=Sampling)
+    length_band: LengthBand = Field(default_factory=LengthBand)
+    quarantine_limit: Number = Field(
+        0.01, ge=0.0, le=1.0, description="Share of quarantined rows above which it is refused."
+    )
+    coverage: Number = Field(1.0, ge=0.0, le=1.0, description="Least share of sent prompts that must have an output.")
+
+    @field_validator("name")
+    @classmethod
+    def _slug(cls, value: str) -> str:
+        if not SLUG.fullmatch(value):
+            raise ValueError(
+                "only letters, digits, `_`, `.` and single `-` between them: it names files and partitions"
+            )
+        if value.endswith(TRIAL_SUFFIX) or SHARD_LIKE.fullmatch(value):
+            raise ValueError("must not end like a shard (-00of16) or a trial (-trial): those names are derived")
+        return value
+
+
+class Storage(Settings):
+    """Where everything that is made lies."""
+
+    root: str | None = Field(None, description="Directory or object-store URL; relative to the config file.")
+
+
+class Eagle3Config(Settings):
+    """The whole of ``eagle3.yaml``."""
+
+    target: Target
+    engine: EngineSettings = Field(default_factory=TransformersEngineSettings)
+    storage: Storage = Field(default_factory=Storage)
+    datasets: tuple[Dataset, ...] = Field(min_length=1)
+    trial_rows: StrictInt = Field(20, ge=1, le=10_000, description="Conversations of a dataset's trial partition.")
+    law_effects: dict[str, Literal["warn"]] = Field(
+        default_factory=dict, description="Row laws lowered to warn, where breaking them is this target's habit."
+    )
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "Eagle3Config":
+        # Names become files, and some file systems do not tell upper from lower case.
+        names = [dataset.name.lower() for dataset in self.datasets]
+        doubled = sorted({d.name for d in self.datasets if names.count(d.name.lower()) > 1})
+        if doubled:
+            raise ValueError(f"dataset names must differ by more than case; given twice: {', '.join(doubled)}")
+        return self
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return next(d for d in self.datasets if d.name == name)
