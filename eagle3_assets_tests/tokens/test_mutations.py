@@ -31,10 +31,13 @@ Row = dict[str, Any]
 A, B = kimi.letters("ab")
 
 
+REMARKED = ("implicit-end", "tools-then-text")
+"""Genuine samples whose habits the laws remark on."""
+
+
 def partition() -> dict[str, Row]:
-    """Each genuine sample twice, without the one that has a remark of its own."""
-    kinds = {name: row for name, row in kimi.genuine().items() if name != "implicit-end"}
-    return {f"{name}:{copy}": deepcopy(row) for copy in range(2) for name, row in kinds.items()}
+    """Each genuine sample without a remark of its own."""
+    return {name: row for name, row in kimi.genuine().items() if name not in REMARKED}
 
 
 def with_output(row: Row, output: list[int]) -> Row:
@@ -329,12 +332,12 @@ DAMAGES: dict[str, Damage] = {
 
 def damaged(damage: Damage, position: str) -> tuple[dict[str, Row], dict[str, Row], str]:
     """The partition with one sample damaged, the same one whole, and the sample's id."""
-    rows = partition()
-    victim = f"{damage.sample}:victim"
+    rows, victim = partition(), damage.sample
+    whole_row = rows.pop(victim)
     where = {"first": 0, "middle": len(rows) // 2, "last": len(rows)}[position]
     items = list(rows.items())
-    whole = dict([*items[:where], (victim, deepcopy(kimi.genuine()[damage.sample])), *items[where:]])
-    return whole | {victim: damage.mutate(deepcopy(whole[victim]))}, whole, victim
+    whole = dict([*items[:where], (victim, whole_row), *items[where:]])
+    return whole | {victim: damage.mutate(deepcopy(whole_row))}, whole, victim
 
 
 def judged(rows: dict[str, Row], whole: dict[str, Row], context: Context) -> Report:
@@ -354,10 +357,12 @@ def test_genuine_samples_break_no_law(context: Context) -> None:
             "warning",
             2,
             "implicit end: reasoning ends with tool markup at index 2, without </think> (163607)",
-        )
+        ),
+        ("tools-then-text", "tool_order", "warning", 20, "id 1066 at index 20 follows the tool markup"),
     ]
     assert {v.law.name for v in report.verdicts if v.status != "passed"} == {
         "reasoning_closed",
+        "tool_order",
         "cut_off_share",  # a quarter of these few samples is cut off on purpose
         "length_band",
     }
