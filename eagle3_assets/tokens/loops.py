@@ -41,8 +41,8 @@ def longest_run(ids: Ids) -> Stretch:
 
 
 def may_have_run(column: TokenColumn, shortest: int) -> Ints:
-    """Numbers of the rows that may have a run of ``shortest`` ids; none that has one is left out."""
-    step = max(1, shortest // 3)  # a run of three steps holds two neighbouring pairs of equal ids
+    """Numbers of the rows that may have a run of ``shortest`` ids, three at least; none that has one is left out."""
+    step = shortest // 3  # a run of three steps holds two neighbouring pairs of equal ids
     every = column.values[::step]
     pairs = every[1:] == every[:-1]
     twice = np.flatnonzero(pairs[1:] & pairs[:-1]) * step

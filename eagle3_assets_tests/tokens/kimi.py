@@ -21,6 +21,7 @@ VOCAB_SIZE = 163_840
 BOS, EOS, IM_END, IM_USER, IM_ASSISTANT, IM_SYSTEM, IM_MIDDLE = 163584, 163585, 163586, 163587, 163588, 163594, 163601
 SECTION_BEGIN, SECTION_END, CALL_BEGIN, ARG_BEGIN, CALL_END = 163595, 163596, 163597, 163598, 163599
 THINK, END_THINK, UNK, PAD = 163606, 163607, 163838, 163839
+MEDIA, RESERVED = 163605, 163700
 USER, ASSISTANT, SYSTEM, HELLO = 2482, 69702, 14062, 22931
 
 SPECIAL = {
@@ -160,7 +161,7 @@ def _row(prompt: list[int], output: list[int], *, cut: bool = False) -> dict[str
         "output_ids": list(output),
         "completion_tokens": len(output),
         "server_prompt_tokens": len(prompt),
-        "cached_tokens": 4,
+        "cached_tokens": 1,
         "finish_type": "length" if cut else "stop",
         "matched_stop": None if cut else json.dumps(output[-1]),
         "finish_length": CAP if cut else None,

@@ -9,12 +9,13 @@ from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, Severity
 from eagle3_assets.tokens.profile import TargetProfile
 
 REMARK_IDS, EXTREME_IDS = 100, 400
-"""Ids in a run or a loop, or in the whole output where passages are counted, from which it is remarked on, or is
-extreme."""
+"""Ids in a run or a loop from which it is remarked on, or is extreme."""
 REMARK_TIMES, EXTREME_TIMES = 4, 10
 """How often the end of an output repeats."""
 REMARK_SHARE, EXTREME_SHARE = 0.6, 0.9
 """Share of an output's passages that stood in it before."""
+PASSAGES_FROM = 200
+"""Passages are counted in outputs of so many ids: a few short calls of one tool are much alike."""
 
 _Fault = tuple[Severity, int, str]
 
@@ -29,7 +30,7 @@ def judge_repetition(batch: Batch) -> RowJudgement:
     may_run[loops.may_have_run(output, REMARK_IDS)] = True
     periods = np.where(long_enough, loops.ending_periods(output, ends), 0)
     # The estimate is off by some: what is near the limit is counted exactly.
-    may_repeat = long_enough & (loops.repeated_shares(output) >= REMARK_SHARE * 0.6)
+    may_repeat = (output.lengths >= PASSAGES_FROM) & (loops.repeated_shares(output) >= REMARK_SHARE * 0.6)
     faults: dict[int, _Fault] = {}
     for row in np.flatnonzero(may_run | (periods > 0) | may_repeat).tolist():
         ids = output.row(row)
@@ -81,8 +82,8 @@ REPETITION = RowLaw(
     name="repetition",
     definition=f"An output has no {REMARK_IDS} times the same id in a row, does not end with the same ids"
     f" {REMARK_TIMES} times or more over {REMARK_IDS} ids, and at most {REMARK_SHARE:.0%} of its passages of"
-    f" {loops.GRAM} ids stood in it before; beyond {EXTREME_IDS} ids in a row, {EXTREME_TIMES} times or"
-    f" {EXTREME_SHARE:.0%} of an output of {EXTREME_IDS} ids it is extreme, and quarantined.",
+    f" {loops.GRAM} ids stood in it before, if it has {PASSAGES_FROM} ids; beyond {EXTREME_IDS} ids in a row,"
+    f" {EXTREME_TIMES} times or {EXTREME_SHARE:.0%} of an output of {EXTREME_IDS} ids it is extreme, and quarantined.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,

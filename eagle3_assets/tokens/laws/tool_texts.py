@@ -142,7 +142,11 @@ def _needs_call_form(context: Context) -> str | None:
 def _needs_json(context: Context) -> str | None:
     lacking = _needs_tool_texts(context)
     if lacking is None and context.profile.tools is not None and context.profile.tools.argument_begin is None:
-        lacking = None if context.profile.tool_call_json else f"the profile {context.profile.name!r} describes no JSON"
+        lacking = (
+            None
+            if context.profile.tool_call_json
+            else f"the profile {context.profile.name!r} does not say that calls are JSON"
+        )
     return lacking
 
 
