@@ -26,6 +26,9 @@ KIMI = ProfileSpec(
     unk="[UNK]",
     media=("<|media_begin|>", "<|media_content|>", "<|media_end|>", "<|media_pad|>"),
     reserved=r"<\|reserved_(token_)?\d+\|>",
+    prompt_bos=False,
+    turns=dict.fromkeys(("<|im_user|>", "<|im_assistant|>", "<|im_system|>"), ("<|im_end|>",)),
+    tool_call_id="functions.{name}:{number}",
 )
 
 QWEN3 = ProfileSpec(
@@ -43,6 +46,8 @@ QWEN3 = ProfileSpec(
     prompt_only=("<|im_start|>",),
     pad="<|endoftext|>",
     media=("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"),
+    turns={"<|im_start|>": ("<|im_end|>",)},
+    tool_call_json=True,
 )
 
 CHATML = ProfileSpec(
@@ -51,6 +56,7 @@ CHATML = ProfileSpec(
     stop=("<|im_end|>",),
     suffixes={"thinking": "<|im_start|>assistant\n", "no_thinking": "<|im_start|>assistant\n"},
     prompt_only=("<|im_start|>",),
+    turns={"<|im_start|>": ("<|im_end|>",)},
 )
 
 PLAIN = ProfileSpec(name="plain")
