@@ -12,7 +12,7 @@ _KIMI_TURN = "<|im_assistant|>assistant<|im_middle|>"
 
 KIMI = ProfileSpec(
     name="kimi",
-    summary="Kimi-K2.5, K2.6. May end its reasoning by tool markup alone.",
+    summary="Kimi-K2.5. May end its reasoning by tool markup alone.",
     detected_by=("<|im_middle|>", "<|im_assistant|>", "<|tool_calls_section_begin|>", "</think>"),
     stop=("<|im_end|>", "[EOS]"),
     suffixes={"thinking": f"{_KIMI_TURN}<think>", "no_thinking": f"{_KIMI_TURN}<think></think>"},
@@ -81,7 +81,7 @@ QWEN3_THINKING = QWEN3.model_copy(
 QWEN3_INSTRUCT = QWEN3.model_copy(
     update={
         "name": "qwen3-instruct",
-        "summary": "Qwen3-Instruct-2507, Qwen3-Coder. Does not reason, though its tokenizer has `<think>`.",
+        "summary": "Qwen3-Instruct-2507. Does not reason, though its tokenizer has `<think>`.",
         "suffixes": {"thinking": _CHATML_TURN, "no_thinking": _CHATML_TURN},
         "reasoning_start": None,
         "reasoning_end": None,
