@@ -25,7 +25,7 @@ from eagle3_assets.tokens.profile import TargetProfile, ToolIds
 
 STOP, THINK, END_THINK, VOCAB_SIZE = 163_586, 163_606, 163_607, 163_840
 SUFFIX = (163_588, 69_702, 163_601, THINK)
-TOKENS = dict.fromkeys(range(163_584, 163_608), "token")
+TOKENS = dict.fromkeys(range(163_584, VOCAB_SIZE), "token")
 PROFILE = TargetProfile(
     name="kimi",
     vocab_size=VOCAB_SIZE,
@@ -34,6 +34,13 @@ PROFILE = TargetProfile(
     reasoning_start=THINK,
     reasoning_end=END_THINK,
     tools=ToolIds(163_595, 163_597, 163_598, 163_599, 163_596),
+    prompt_only_ids=frozenset({163_587, 163_588, 163_594, 163_601}),
+    bos=163_584,
+    pad=163_839,
+    unk=163_838,
+    media_ids=frozenset(range(163_602, 163_606)),
+    reserved_ids=frozenset(range(163_608, 163_838)),
+    tool_call_id="functions.{name}:{number}",
     tokens=TOKENS,
 )
 
@@ -55,6 +62,7 @@ def write_rows(path: Path, rows: int, tokens: int) -> None:
         fixed = {
             "status": "generated", "finish_type": "stop", "matched_stop": str(STOP), "sampling": sampling,
             "completion_tokens": tokens - prompt_tokens, "server_prompt_tokens": prompt_tokens,
+            "cached_tokens": prompt_tokens // 2, "weight_version": "default", "endpoint": "http://127.0.0.1:30000",
         }  # fmt: skip
         parts.append(
             pl.DataFrame(

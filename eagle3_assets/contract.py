@@ -9,6 +9,9 @@ import polars as pl
 TokenIds = pl.List(pl.Int32)
 """The dtype of every column of token ids."""
 
+WEIGHT_VERSION_SEPARATOR = ", "
+"""Between the names in a row's ``weight_version`` where the weights changed while it was generated."""
+
 ROW_GROUP_ROWS = 2_000
 """Rows in a parquet row group: small groups keep the peak memory of streaming reads and writes low."""
 
@@ -149,7 +152,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "output_logprobs": "natural-log probability of each output id, where recorded",
     "logprob_kind": "sampled (after temperature) or model (before it)",
     "text": "the output decoded; in raw_generations, by the engine, where recorded",
-    "weight_version": "the engine's name for the weights that produced the row",
+    "weight_version": "the engine's name for the weights that produced the row; several where they changed within it",
     "endpoint": "which server answered; embedded for the engine in this process",
     "latency_s": "seconds between asking and answer",
     "attempts": "how many times the request was sent",

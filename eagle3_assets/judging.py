@@ -4,6 +4,8 @@ What belongs here: reading what a judgement compares with, and building its cont
 and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
 """
 
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -69,17 +71,45 @@ def unsendable(project: Project, partition: Partition, target: LoadedTarget, row
 
 
 def judge_raw(
-    project: Project, partition: Partition, target: LoadedTarget, tokenized: pl.LazyFrame, sealed: Sealed
+    project: Project,
+    partition: Partition,
+    target: LoadedTarget,
+    tokenized: pl.LazyFrame,
+    sealed: Sealed,
+    *,
+    prompts: pl.LazyFrame | None = None,
 ) -> Judged:
     """Judges sealed generations of a partition against the prompts that there are now.
+
+    Args:
+        project: its config and files.
+        partition: to judge.
+        target: that made it.
+        tokenized: the partition's ``tokenized_prompts``.
+        sealed: the generations.
+        prompts: for the names of the tools that they declare; no law that asks for them keeps a sample from being used.
 
     Raises:
         SealedError: the file, or the record of its identity, is missing or damaged.
     """
     identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
     index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
-    context = _context(project, partition, target, identity=identity, current=index)
+    tools = None if prompts is None else declared_tools(prompts)
+    context = _context(project, partition, target, identity=identity, current=index, tools=tools)
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
+
+
+def declared_tools(prompts: pl.LazyFrame) -> dict[str, tuple[str, ...]]:
+    """Names of the tools that each of ``prompts`` declares, by sample id."""
+    rows = prompts.select("sample_id", "tools").collect()
+    # Many samples share their tools: each list is read once.
+    names = {text: tuple(_tool_names(text)) for text in rows["tools"].unique().to_list()}
+    return {sample: names[text] for sample, text in rows.iter_rows()}
+
+
+def _tool_names(tools: str | None) -> Iterator[str]:
+    for tool in json.loads(tools) if tools else ():
+        yield tool["function"]["name"]
 
 
 def _context(
@@ -91,6 +121,7 @@ def _context(
     source_ids: frozenset[str] | None = None,
     identity: Identity | None = None,
     current: PromptIndex | None = None,
+    tools: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Context:
     dataset = partition.dataset
     return Context(
@@ -104,6 +135,9 @@ def _context(
         current_prompts=current,
         rerendered_prompts=rerendered,
         source_sample_ids=source_ids,
-        file_identity=FileIdentity(identity.fingerprint, sampling_record(identity)) if identity else None,
+        declared_tools=tools,
+        file_identity=FileIdentity(identity.fingerprint, sampling_record(identity), identity.weights)
+        if identity
+        else None,
         complete_records=True,
     )

@@ -128,7 +128,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {conservation: warn}",
-            "law_effects.conservation: is no law that can be lowered to warn; those are: not_stop_only,",
+            "law_effects.conservation: is no law that can be lowered to warn; those are: no_reserved_ids,",
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {tool_grammar: off}",

@@ -24,7 +24,7 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
 
         @dg.multi_asset_check(
             name="laws_of_tokenized_prompts",
-            specs=check_specs("tokenized_prompts", compared_with="prompts", partitions=partitions),
+            specs=check_specs("tokenized_prompts", compared_with=["prompts"], partitions=partitions),
             description="Every law about prompts, before anything is generated.",
         )
         def prompt_laws(
@@ -41,18 +41,21 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
 
         @dg.multi_asset_check(
             name="laws_of_raw_generations",
-            specs=check_specs("raw_generations", compared_with="tokenized_prompts", partitions=partitions),
+            specs=check_specs("raw_generations", compared_with=["prompts", "tokenized_prompts"], partitions=partitions),
             description="Every law about outputs, in one pass over the partition.",
         )
         def generation_laws(
             context: dg.AssetCheckExecutionContext,
+            prompts: pl.LazyFrame,
             tokenized_prompts: pl.LazyFrame,
             raw_generations: Sealed,
             target: TargetResource,
         ) -> Iterator[dg.AssetCheckResult]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
-                judged = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations)
+                judged = judge_raw(
+                    project, partition, target.load(), tokenized_prompts, raw_generations, prompts=prompts
+                )
                 results = list(check_results(judged.report, scan_sealed(raw_generations), judged.context))
             yield from results
 

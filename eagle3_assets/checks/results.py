@@ -1,6 +1,6 @@
 """From a law to its check spec, from a verdict to its check result."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -17,13 +17,13 @@ SHOWN = 5
 
 
 def check_specs(
-    asset: Asset, *, compared_with: str, partitions: dg.PartitionsDefinition[str]
+    asset: Asset, *, compared_with: Sequence[str], partitions: dg.PartitionsDefinition[str]
 ) -> list[dg.AssetCheckSpec]:
     """One check for each law of an asset. Only laws which save generating time block in Dagster.
 
     Args:
         asset: whose laws.
-        compared_with: another asset that the laws read.
+        compared_with: other assets that the laws read.
         partitions: the assets' own.
     """
     return [
@@ -33,7 +33,7 @@ def check_specs(
             description=_description(law),
             blocking=law.effect == "block",
             partitions_def=partitions,
-            additional_deps=[compared_with],
+            additional_deps=compared_with,
         )
         for law in LAWS
         if law.asset == asset

@@ -11,6 +11,7 @@ import polars as pl
 from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.sampling_record import read_samplings
+from eagle3_assets.tokens.tool_calls import Call, whole_calls
 
 STOPPED = ("stop", "tool_calls")
 """Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
@@ -73,9 +74,37 @@ class Batch:
         return TokenColumn.from_series(self.column("output_ids", pl.Null))
 
     @cached_property
+    def prompt_digests(self) -> list[bytes]:
+        """A sha256 of each row's prompt ids."""
+        return self.prompt.digests()
+
+    @cached_property
+    def output_digests(self) -> list[bytes]:
+        """A sha256 of each row's output ids."""
+        return self.output.digests()
+
+    @cached_property
+    def prompt_special(self) -> Marks:
+        """Every structural or reserved id in the prompts."""
+        return self.prompt.marks(self._special_ids)
+
+    @cached_property
+    def output_special(self) -> Marks:
+        """Every structural or reserved id in the outputs."""
+        return self.output.marks(self._special_ids)
+
+    @cached_property
     def output_marks(self) -> Marks:
         """Every structural id in the outputs: few, so laws about them are cheap."""
-        return self.output.marks(self.context.profile.structural_ids | self.context.all_stop_ids)
+        special, reserved = self.output_special, self.context.profile.reserved_ids - self.context.all_stop_ids
+        return special.where(~np.isin(special.id, list(reserved))) if reserved else special
+
+    @cached_property
+    def tool_calls(self) -> list[Call]:
+        """The whole tool calls in the outputs, decoded; for a context that has a tokenizer and tool markup."""
+        tokenizer = self.context.tokenizer
+        assert tokenizer is not None  # noqa: S101 - the condition of the laws that ask
+        return whole_calls(self.output, self.output_marks, self.context.profile, tokenizer)
 
     @cached_property
     def stopped(self) -> Mask:
@@ -130,6 +159,11 @@ class Batch:
         start = self.context.profile.reasoning_start
         by_output: Mask = self.output.first == (NO_ID - 1 if start is None else start)
         return self.prompt_opened_reasoning | by_output
+
+    @property
+    def _special_ids(self) -> frozenset[int]:
+        profile = self.context.profile
+        return profile.structural_ids | profile.reserved_ids | self.context.all_stop_ids
 
     def _finished(self, *kinds: str) -> Mask:
         return self.column("finish_type", pl.String).is_in(kinds).fill_null(value=False).to_numpy()

@@ -33,6 +33,9 @@ KIMI = ProfileSpec(
     media=("<|media_begin|>", "<|media_content|>", "<|media_end|>", "<|media_pad|>"),
     # The named ones are of the tokenizer's base and have no use in chat.
     reserved=r"<\|reserved_(token_)?\d+\|>|\[EOT\]|<\|(start|end)_header_id\|>",
+    prompt_bos=False,
+    turns=dict.fromkeys(("<|im_user|>", "<|im_assistant|>", "<|im_system|>"), ("<|im_end|>",)),
+    tool_call_id="functions.{name}:{number}",
 )
 
 KIMI_K2_THINKING = KIMI.model_copy(
@@ -68,6 +71,8 @@ QWEN3 = ProfileSpec(
     prompt_only=("<|im_start|>",),
     pad="<|endoftext|>",
     media=("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"),
+    turns={"<|im_start|>": ("<|im_end|>",)},
+    tool_call_json=True,
 )
 
 QWEN3_THINKING = QWEN3.model_copy(
@@ -118,6 +123,9 @@ DEEPSEEK_V3_1 = ProfileSpec(
     eos="<｜end▁of▁sentence｜>",
     pad="<｜▁pad▁｜>",
     reserved=r"<｜place▁holder▁no▁\d+｜>|<\|EOT\|>",
+    prompt_bos=True,
+    # No turns: after a tool result the target goes on in a turn that nothing begins.
+    tool_call_id="{name}",
 )
 
 DEEPSEEK_R1 = DEEPSEEK_V3_1.model_copy(
@@ -135,7 +143,10 @@ DEEPSEEK_R1 = DEEPSEEK_V3_1.model_copy(
             call_end="<｜tool▁call▁end｜>",
             section_end="<｜tool▁calls▁end｜>",
             text_between=True,
+            json_arguments=False,
         ),
+        # Before the arguments stands the word `function`, the tool's name is within them.
+        "tool_call_id": None,
     }
 )
 
@@ -160,6 +171,8 @@ GPT_OSS = ProfileSpec(
     eos="<|return|>",
     pad="<|endoftext|>",
     reserved=r"<\|reserved_\d+\|>|<\|endofprompt\|>",
+    prompt_bos=False,
+    turns={"<|start|>": ("<|end|>", "<|call|>")},
 )
 
 _LLAMA_TURN = "<|start_header_id|>assistant<|end_header_id|>\n\n"
@@ -176,6 +189,8 @@ LLAMA3 = ProfileSpec(
     eos="<|eot_id|>",
     pad="<|finetune_right_pad_id|>",
     reserved=r"<\|reserved_special_token_\d+\|>",
+    prompt_bos=True,
+    turns={"<|start_header_id|>": ("<|eot_id|>",)},
 )
 
 CHATML = ProfileSpec(
@@ -185,6 +200,7 @@ CHATML = ProfileSpec(
     stop=("<|im_end|>",),
     suffixes={"thinking": _CHATML_TURN, "no_thinking": _CHATML_TURN},
     prompt_only=("<|im_start|>",),
+    turns={"<|im_start|>": ("<|im_end|>",)},
 )
 
 PLAIN = ProfileSpec(name="plain", summary="Any target: nothing is described but the stop set that the engine names.")

@@ -43,6 +43,8 @@ class FileIdentity:
     fingerprint: str
     sampling: str
     """As each row records it: canonical JSON."""
+    weights: str | None = None
+    """Name of the weights, with their version where a server has one: ``path:...@default``."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Context:
     """
     source_sample_ids: frozenset[str] | None = None
     """Ids of the samples that ``prompts`` holds now."""
+    declared_tools: Mapping[str, tuple[str, ...]] | None = None
+    """Names of the tools that each sample's prompt declares, by sample id; empty for a sample without tools."""
     file_identity: FileIdentity | None = None
     """Of the sealed file that the rows come from."""
     complete_records: bool = False

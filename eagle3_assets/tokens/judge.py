@@ -40,6 +40,13 @@ _FACTS = pl.Schema(
     }
 )
 
+_NAMES = pl.Categorical()
+"""For columns with a few names over and over: four bytes in each row."""
+
+_GENERATION_FACTS = pl.Schema(
+    [("weight_version", _NAMES), ("endpoint", _NAMES), ("prompt_hash", pl.UInt64()), ("output_hash", pl.UInt64())]
+)
+
 
 def judge_prompts(batches: Iterable[pl.DataFrame], context: Context) -> Report:
     """Judges ``tokenized_prompts``: every row that has prompt ids, refused ones too.
@@ -128,13 +135,13 @@ class _Tally:
 
     def verdict(self, rows: int, no_rows: str, context: Context) -> Verdict:
         """The law's verdict after the last batch."""
-        partly = None
+        partly = self.law.partly(context)
         if self.missing and (self.recorded or context.complete_records):
             self.judged += len({f.row for f in self.missing})
             self.violations += len({f.row for f in self.missing})
             self.findings += self.missing
         elif self.missing:
-            partly = self.law.missing
+            partly = "; ".join(filter(None, (self.law.missing, partly)))
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
         if reason is not None:
@@ -170,12 +177,14 @@ def _judge(
     effects = effective(context.law_effects)
     laws = laws_of(asset)
     tallies = {law.name: _Tally(law, effects[law.name], law.unless(context)) for law in laws if isinstance(law, RowLaw)}
-    facts, rows, total = [_FACTS.to_frame()], 0, 0
+    schema = pl.Schema({**_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
+    facts, rows, total = [schema.to_frame()], 0, 0
     for frame in _sliced(batches):
         chosen = candidates(frame)
-        facts.append(_facts(frame, context))
+        whole = Batch(frame, context)
+        facts.append(_facts(whole, schema))
         if chosen.any():
-            batch = Batch(frame if chosen.all() else frame.filter(chosen), context)
+            batch = whole if chosen.all() else Batch(frame.filter(chosen), context)
             places = (total + np.flatnonzero(chosen)).tolist()
             for tally in tallies.values():
                 tally.add(batch, places)
@@ -185,6 +194,7 @@ def _judge(
     partition = pl.concat(facts)
     verdicts: list[Verdict] = []
     findings: list[_Finding] = []
+    quarantined: set[str] = set()
     place: dict[str, int] = {}
     for law in laws:
         if isinstance(law, RowLaw):
@@ -193,14 +203,17 @@ def _judge(
             findings += tally.findings if tally.impossible is None else []
         else:
             place = place or {sample: row for row, sample in enumerate(partition["sample_id"])}
-            verdict, named = _partition_verdict(law, effects[law.name], partition, context, place)
+            verdict, named, broken = _partition_verdict(law, effects[law.name], partition, context, place)
             verdicts.append(verdict)
             findings += named
+            quarantined |= broken
     return Report(
         tuple(verdicts),
         _frame(findings),
         rows,
-        frozenset(f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"),
+        frozenset(
+            quarantined | {f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"}
+        ),
         context.quarantine_limit,
         _without_result(asset, partition, rows),
     )
@@ -208,14 +221,19 @@ def _judge(
 
 def _partition_verdict(
     law: PartitionLaw, effect: Effect, facts: pl.DataFrame, context: Context, place: Mapping[str, int]
-) -> tuple[Verdict, list[_Finding]]:
+) -> tuple[Verdict, list[_Finding], frozenset[str]]:
+    """The verdict, the findings, and the samples which are quarantined by themselves."""
     reason = law.unless(context)
     if reason is not None:
-        return _not_judged(law, effect, len(facts), reason), []
+        return _not_judged(law, effect, len(facts), reason), [], frozenset()
     judgement = law.judge(facts, context)
     if not judgement.judged:
-        return _not_judged(law, effect, len(facts), judgement.reason or "nothing to judge"), []
-    status, refuses = _weighed(effect, judgement.violations, 0, 0.0, context.quarantine_limit)
+        return _not_judged(law, effect, len(facts), judgement.reason or "nothing to judge"), [], frozenset()
+    broken = frozenset(sample for sample, _ in judgement.broken)
+    share = len(broken) / len(facts) if len(facts) else 0.0
+    violations = judgement.violations + len(broken)
+    weighed_as: Effect = effect if judgement.violations else "quarantine"
+    status, refuses = _weighed(weighed_as, violations, 0, share, context.quarantine_limit)
     severity: Severity = "warning" if effect == "warn" else "error"
     verdict = Verdict(
         law=law,
@@ -223,18 +241,19 @@ def _partition_verdict(
         status=status,
         judged=len(facts),
         rows=len(facts),
-        violations=judgement.violations,
+        violations=violations,
         warnings=0,
-        share=judgement.violations / len(facts) if len(facts) else 0.0,
+        share=violations / len(facts) if len(facts) else 0.0,
         refuses=refuses,
         reason=judgement.reason,
         details=judgement.details[:SHOWN_DETAILS],
         figures=judgement.figures,
     )
-    return verdict, [
+    findings = [
         _Finding(place.get(sample, len(facts)), law.name, sample, severity, None, text)
-        for sample, text in judgement.samples
+        for sample, text in (*judgement.broken, *judgement.samples)
     ]
+    return verdict, findings, broken
 
 
 def _weighed(effect: Effect, violations: int, warnings: int, share: float, limit: float) -> tuple[Status, bool]:
@@ -283,10 +302,11 @@ def _generated(frame: pl.DataFrame) -> Mask:
     return (frame["status"].cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
 
 
-def _facts(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
-    batch = Batch(frame, context)
+def _facts(batch: Batch, schema: pl.Schema) -> pl.DataFrame:
+    frame = batch.frame
     status = frame["status"] if batch.has("status") else pl.repeat(GENERATED, len(frame), eager=True)
-    has_output = pl.Series(_generated(frame) & batch.present("output_ids"))
+    generated = _generated(frame)
+    has_output = pl.Series(generated & batch.present("output_ids"))
     lengths = pl.Series(batch.output.lengths) if batch.has("output_ids") else pl.repeat(None, len(frame), eager=True)
     return pl.DataFrame(
         {
@@ -296,8 +316,24 @@ def _facts(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
             "output_tokens": pl.select(pl.when(has_output).then(lengths)).to_series(),
             "finish_type": batch.column("finish_type", pl.String),
             "max_new_tokens": batch.samplings["max_new_tokens"],
+            **(_generation_facts(batch, pl.Series(generated)) if "output_hash" in schema else {}),
         }
-    ).cast(dict(_FACTS))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
+    ).cast(dict(schema))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
+
+
+def _generation_facts(batch: Batch, generated: pl.Series) -> dict[str, pl.Series]:
+    values = {
+        "weight_version": batch.column("weight_version", pl.String),
+        "endpoint": batch.column("endpoint", pl.String),
+        "prompt_hash": _short_hashes(batch.prompt_digests, batch.prompt.null_rows),
+        "output_hash": _short_hashes(batch.output_digests, batch.output.null_rows),
+    }
+    return {name: pl.select(pl.when(generated).then(value)).to_series() for name, value in values.items()}
+
+
+def _short_hashes(digests: list[bytes], null_rows: Mask) -> pl.Series:
+    hashes = pl.Series(np.frombuffer(b"".join(digests), "<u8")[::4])
+    return pl.select(pl.when(pl.Series(~null_rows)).then(hashes)).to_series()
 
 
 def _frame(findings: list[_Finding]) -> pl.DataFrame:

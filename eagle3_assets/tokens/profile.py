@@ -51,6 +51,8 @@ class ToolIds:
     section_end: int | None
     text_between: bool = False
     """Whether ordinary ids may stand between calls and before the section's end."""
+    json_arguments: bool = True
+    """Whether the arguments are JSON by themselves."""
 
     @property
     def opening(self) -> int:
@@ -93,6 +95,14 @@ class TargetProfile:
     unk: int | None = None
     media_ids: frozenset[int] = frozenset()
     reserved_ids: frozenset[int] = frozenset()
+    prompt_bos: bool | None = None
+    """Whether every prompt begins with the BOS id, and holds no other; False where it holds none at all."""
+    turns: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Ids that begin a turn of a prompt, each with the ids of which one ends it; an empty set where none does."""
+    tool_call_id: str | None = None
+    """Form of what stands before a call's arguments: ``functions.{name}:{number}``."""
+    tool_call_json: bool = False
+    """Whether what stands in a call without an argument id is JSON with ``name`` and ``arguments``."""
     tokens: Mapping[int, str] = field(default_factory=dict)
     """Text of every structural id above."""
 
@@ -100,6 +110,14 @@ class TargetProfile:
     def structural_ids(self) -> frozenset[int]:
         """Ids with a meaning of their own, reserved ones aside."""
         return frozenset(self.tokens) - self.reserved_ids | self.stop_ids
+
+    @cached_property
+    def tool_call_pattern(self) -> re.Pattern[str] | None:
+        """:attr:`tool_call_id` with its groups ``name`` and, where it has a counter, ``number``."""
+        if self.tool_call_id is None:
+            return None
+        form = re.escape(self.tool_call_id).replace(r"\{name\}", r"(?P<name>[\w.-]+)", 1)
+        return re.compile(form.replace(r"\{number\}", r"(?P<number>\d+)", 1), re.ASCII)
 
     def label(self, token_id: int) -> str:
         """An id as people read it: ``</think> (163607)``, or ``id 17`` for an ordinary one."""
@@ -221,6 +239,10 @@ class _Resolution:
             pad=self._optional(spec.pad),
             unk=self._optional(spec.unk),
             media_ids=frozenset(i for t in spec.media if (i := self._optional(t)) is not None),
+            turns=self._turns(spec.turns),
+            prompt_bos=spec.prompt_bos,
+            tool_call_id=spec.tool_call_id,
+            tool_call_json=spec.tool_call_json,
             reserved_ids=self._reserved(spec.reserved),
             tokens=self.tokens,
         )
@@ -250,9 +272,13 @@ class _Resolution:
     def _tools(self, tools: ToolTokens | None) -> ToolIds | None:
         if tools is None:
             return None
-        names = tools.model_dump(exclude={"text_between"})
+        names = tools.model_dump(exclude={"text_between", "json_arguments"})
         ids = {part: self._required(token, "tools") for part, token in names.items()}
-        return ToolIds(**ids, text_between=tools.text_between)  # type: ignore[arg-type] # call begin and end are required by the model
+        return ToolIds(**ids, text_between=tools.text_between, json_arguments=tools.json_arguments)  # type: ignore[arg-type] # call begin and end are required by the model
+
+    def _turns(self, turns: Mapping[str, Iterable[str]]) -> dict[int, frozenset[int]]:
+        begins = ((self._required(begin, "turns"), ends) for begin, ends in turns.items())
+        return {begin: self._required_set(ends, "turns") for begin, ends in begins if begin is not None}
 
     def _reserved(self, pattern: str | None) -> frozenset[int]:
         if pattern is None:

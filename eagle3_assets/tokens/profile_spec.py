@@ -5,7 +5,7 @@ What belongs here: the form of a description. Not here: the descriptions themsel
 
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Mode = Literal["thinking", "no_thinking"]
 """What a prompt's end leaves to the target: to reason, or to answer at once."""
@@ -24,6 +24,8 @@ class ToolTokens(BaseModel):
     section_end: str | None = None
     text_between: bool = False
     """Whether the target writes ordinary text, such as a newline, between calls and before the section's end."""
+    json_arguments: bool = True
+    """Whether the arguments are JSON by themselves, not within other text such as a fence."""
 
 
 class ProfileSpec(BaseModel):
@@ -54,3 +56,23 @@ class ProfileSpec(BaseModel):
     unk: str | None = None
     media: tuple[str, ...] = ()
     reserved: str | None = Field(None, description="Regular expression of the names of tokens without a use.")
+    prompt_bos: bool | None = Field(
+        None, description="Whether every prompt begins with the BOS token; null: not known."
+    )
+    turns: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Tokens that begin a turn of a prompt, each with the tokens of which one ends it, if any.",
+    )
+    tool_call_id: str | None = Field(
+        None, description="What stands before a call's arguments, with {name} for the tool and {number} for a counter."
+    )
+    tool_call_json: bool = Field(
+        default=False, description="Whether a call without an argument token is JSON with `name` and `arguments`."
+    )
+
+    @field_validator("tool_call_id")
+    @classmethod
+    def _names_the_tool(cls, form: str | None) -> str | None:
+        if form is not None and form.count("{name}") != 1:
+            raise ValueError("must hold {name} once")
+        return form

@@ -93,10 +93,10 @@ class Report:
 
     @property
     def broken(self) -> frozenset[str]:
-        """Ids of the samples that break a law about single rows which would keep them from being used."""
+        """Ids of the samples that a law about single rows, or their quarantine, keeps from being used."""
         laws = [v.law.name for v in self.verdicts if v.law.scope == "row" and v.effect != "warn"]
         errors = self.findings.filter(pl.col("law").is_in(laws) & (pl.col("severity") == "error"))
-        return frozenset(errors["sample_id"])
+        return frozenset(errors["sample_id"]) | self.quarantined
 
     @property
     def nothing_judged(self) -> bool:

@@ -27,4 +27,5 @@ def context(tokenizer: Tokenizer, profile: TargetProfile) -> Context:
         tokenizer=tokenizer,
         current_prompts=PromptIndex.of([kimi.prompts()]),
         rerendered_prompts=kimi.prompts(),
+        declared_tools=dict.fromkeys(kimi.genuine(), (kimi.TOOL,)),
     )

@@ -244,6 +244,11 @@ FAMILIES: dict[str, Family] = {
                 f"Yes.{EOS}",
                 thinking=False,
             ),
+            "later-turn": Sample(
+                f"{BOS}<｜User｜>Cold?<｜Assistant｜></think>{v3_calls(1)}{EOS}<｜tool▁output▁begin｜>cold<｜tool▁output▁end｜>"
+                f"Yes.{EOS}<｜User｜>What is 2+2?<｜Assistant｜><think>",
+                f"Two and two.</think>It is 4.{EOS}",
+            ),
             "cut": Sample(f"{DEEPSEEK_ASK}<think>", "Two and", cut=True),
         },
     ),
@@ -256,6 +261,10 @@ FAMILIES: dict[str, Family] = {
             "answer": Sample(f"{DEEPSEEK_ASK}<think>\n", f"Two and two.\n</think>\n\nIt is 4.{EOS}"),
             "parallel-calls": Sample(f"{DEEPSEEK_ASK}<think>\n", f"I ask.\n</think>\n\n{r1_calls(2)}{EOS}"),
             "after-tool": Sample(R1_RESULT, f"Yes.{EOS}"),
+            "later-turn": Sample(
+                f"{R1_RESULT}Yes.{EOS}<｜User｜>What is 2+2?<｜Assistant｜><think>\n",
+                f"Two and two.\n</think>\n\nIt is 4.{EOS}",
+            ),
             "cut": Sample(f"{DEEPSEEK_ASK}<think>\n", "Two and", cut=True),
         },
     ),

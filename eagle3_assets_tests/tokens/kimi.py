@@ -21,6 +21,7 @@ VOCAB_SIZE = 163_840
 BOS, EOS, IM_END, IM_USER, IM_ASSISTANT, IM_SYSTEM, IM_MIDDLE = 163584, 163585, 163586, 163587, 163588, 163594, 163601
 SECTION_BEGIN, SECTION_END, CALL_BEGIN, ARG_BEGIN, CALL_END = 163595, 163596, 163597, 163598, 163599
 THINK, END_THINK, UNK, PAD = 163606, 163607, 163838, 163839
+MEDIA, RESERVED = 163605, 163700
 USER, ASSISTANT, SYSTEM, HELLO = 2482, 69702, 14062, 22931
 
 SPECIAL = {
@@ -82,9 +83,13 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     return loaded
 
 
-def call(number: int = 0, name: str = "hello") -> list[int]:
+TOOL = "f"
+"""The tool that prompts declare."""
+
+
+def call(number: int = 0, name: str = TOOL, arguments: str = "{}") -> list[int]:
     """One well-formed tool call."""
-    return [CALL_BEGIN, *letters(f"{name}:{number}"), ARG_BEGIN, *letters('{"a":1}'), CALL_END]
+    return [CALL_BEGIN, *letters(f"functions.{name}:{number}"), ARG_BEGIN, *letters(arguments), CALL_END]
 
 
 def letters(text: str) -> list[int]:
@@ -94,11 +99,14 @@ def letters(text: str) -> list[int]:
 
 
 def genuine() -> dict[str, dict[str, Any]]:
-    """Outputs as the target writes them, by sample id: what each row has besides the defaults."""
+    """Outputs as the target writes them, by sample id: what each row has besides the defaults.
+
+    Each answers another prompt; that of ``answer`` is ``THINKING_PROMPT``.
+    """
     a, b, c, d = letters("abcd")
     emoji = letters("😀")
     full = letters("x" * CAP)
-    return {
+    rows = {
         "answer": _row(THINKING_PROMPT, [a, b, END_THINK, c, d, IM_END]),
         "parallel-calls": _row(
             THINKING_PROMPT, [a, END_THINK, b, SECTION_BEGIN, *call(0), *call(1), *call(2), SECTION_END, IM_END]
@@ -116,6 +124,11 @@ def genuine() -> dict[str, dict[str, Any]]:
         "tools-then-text": _row(PLAIN_PROMPT, [SECTION_BEGIN, *call(), SECTION_END, c, IM_END]),
         "last": _row(THINKING_PROMPT, [a, END_THINK, b, IM_END]),
     }
+    for number, row in enumerate(rows.values()):
+        if number:
+            prompt = row["prompt_ids"]
+            prompt[prompt.index(HELLO)] = letters("ABCDEFGHIJKLM")[number]
+    return rows
 
 
 def generations(rows: dict[str, dict[str, Any]] | None = None) -> pl.DataFrame:
@@ -148,6 +161,7 @@ def _row(prompt: list[int], output: list[int], *, cut: bool = False) -> dict[str
         "output_ids": list(output),
         "completion_tokens": len(output),
         "server_prompt_tokens": len(prompt),
+        "cached_tokens": 1,
         "finish_type": "length" if cut else "stop",
         "matched_stop": None if cut else json.dumps(output[-1]),
         "finish_length": CAP if cut else None,
@@ -162,6 +176,7 @@ def _defaults(sample: str) -> dict[str, Any]:
         "status": "generated",
         "attempts": 1,
         "endpoint": "embedded",
+        "weight_version": "v7",
         "logprob_kind": "sampled",
         "identity": "0" * 16,
     }

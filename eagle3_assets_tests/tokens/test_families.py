@@ -94,6 +94,12 @@ def test_a_channel_of_reasoning_is_named_as_the_reason(loaded: dict[str, Loaded]
         assert reasons[law] == "the profile 'gpt-oss' has reasoning in the channel 'analysis', not between two tokens"
 
 
+def test_arguments_within_a_fence_are_named_as_the_reason(loaded: dict[str, Loaded]) -> None:
+    one = loaded["deepseek-r1"]
+    reasons = judged_laws(one.tokenizer, one.profile, FAMILIES["deepseek-r1"].samples, judged=False)
+    assert reasons["tool_arguments_json"] == "the profile 'deepseek-r1' has arguments within other text"
+
+
 @dataclass(frozen=True)
 class Damage:
     """How a sample is damaged, and the laws that must notice."""
@@ -167,6 +173,11 @@ DAMAGES = [
     ),
     output_damage("deepseek-r1-0528", "answer", "</think>", "", "reasoning_closed"),
     prompt_damage("deepseek-r1-0528", "answer", "<｜Assistant｜>", "<｜Assistant｜><think>\n"),
+    output_damage("deepseek-v3.1", "answer", "It", "<｜User｜>It", "no_role_ids"),
+    output_damage("deepseek-v3.1", "answer", "It", "<｜place▁holder▁no▁0｜>It", "no_reserved_ids"),
+    output_damage("deepseek-v3.1", "parallel-calls", '{"city"', "{city", "tool_arguments_json"),
+    output_damage("gpt-oss", "answer", "It", "<|reserved_200000|>It", "no_reserved_ids"),
+    output_damage("llama3", "answer", "It", "<|start_header_id|>It", "no_role_ids"),
     output_damage("gpt-oss", "call", "<|call|>", "<|call|><|start|>assistant", "nothing_after_stop"),
     output_damage("gpt-oss", "answer", "<|return|>", "<|end|>", "stop_token_last"),
     output_damage("gpt-oss", "answer", "<|end|>", "<|return|>", "nothing_after_stop"),

@@ -84,7 +84,7 @@ def test_lowered_law_warns_and_quarantines_nothing(profile: TargetProfile) -> No
     ],
 )
 def test_other_laws_cannot_be_lowered(law: str, why: str, profile: TargetProfile) -> None:
-    with pytest.raises(ValueError, match=rf"'{law}' {why}.*: not_stop_only, reasoning_closed, reasoning_not"):
+    with pytest.raises(ValueError, match=rf"'{law}' {why}.*: no_reserved_ids, no_role_ids, not_stop_only, reasoning"):
         judge_generations([], Context(profile, law_effects={law: "warn"}))
 
 
@@ -148,6 +148,7 @@ def test_findings_are_ordered_by_row_and_then_by_law(context: Context) -> None:
         ("answer", "server_saw_prompt"),
         ("answer", "completion_count"),
         ("implicit-end", "reasoning_closed"),
+        ("tools-then-text", "tool_order"),
         ("last", "server_saw_prompt"),
         ("last", "completion_count"),
     ]
@@ -256,12 +257,19 @@ def test_prompt_gone_from_tokenized_prompts(context: Context) -> None:
 
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
-    assert len(set(names)) == len(names) == 26
+    assert len(set(names)) == len(names) == 37
     for law in LAWS:
         texts = (law.definition, law.meaning, law.remedy)
         assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name
         assert all("#" in cause and "/" in cause for cause in law.causes)
-    assert lowerable_laws() == ["not_stop_only", "reasoning_closed", "reasoning_not_reopened"]
+    assert lowerable_laws() == [
+        "no_reserved_ids",
+        "no_role_ids",
+        "not_stop_only",
+        "reasoning_closed",
+        "reasoning_not_reopened",
+        "repetition",
+    ]
     assert all(law.effect == "quarantine" for law in LAWS if law.lowerable)
     blocking = [law for law in LAWS if law.effect == "block"]
     assert all(law.asset == "tokenized_prompts" for law in blocking)

@@ -31,10 +31,13 @@ Row = dict[str, Any]
 A, B = kimi.letters("ab")
 
 
+REMARKED = ("implicit-end", "tools-then-text")
+"""Genuine samples whose habits the laws remark on."""
+
+
 def partition() -> dict[str, Row]:
-    """Each genuine sample twice, without the one that has a remark of its own."""
-    kinds = {name: row for name, row in kimi.genuine().items() if name != "implicit-end"}
-    return {f"{name}:{copy}": deepcopy(row) for copy in range(2) for name, row in kinds.items()}
+    """Each genuine sample without a remark of its own."""
+    return {name: row for name, row in kimi.genuine().items() if name not in REMARKED}
 
 
 def with_output(row: Row, output: list[int]) -> Row:
@@ -77,6 +80,37 @@ def sampled(**parameters: object) -> Callable[[Row], Row]:
         return row | {"sampling": canonical_json({k: v for k, v in values.items() if v is not None})}
 
     return mutate
+
+
+def long_output(*ids: int) -> Callable[[Row], Row]:
+    """A long output instead, under a cap that allows it."""
+    return lambda row: sampled(max_new_tokens=10_000)(with_output(row, [*ids, IM_END]))
+
+
+def fresh(number: int, first: int = 20_000) -> list[int]:
+    """So many ordinary ids, each another one."""
+    return list(range(first, first + number))
+
+
+def calls(*heads_and_arguments: tuple[str, str]) -> Callable[[Row], Row]:
+    """A section of calls instead."""
+    section = [
+        i
+        for head, arguments in heads_and_arguments
+        for i in (CALL_BEGIN, *kimi.letters(head), ARG_BEGIN, *kimi.letters(arguments), CALL_END)
+    ]
+    return long_output(SECTION_BEGIN, *section, SECTION_END)
+
+
+def one_of_three_calls(place: int, head: str, arguments: str) -> Callable[[Row], Row]:
+    """Three calls, of which one has this head and these arguments."""
+    good = [(f"functions.f:{number}", "{}") for number in range(3)]
+    return calls(*good[:place], (head, arguments), *good[place + 1 :])
+
+
+def call_index(place: int) -> int:
+    """Where a call of three begins."""
+    return 1 + place * len(kimi.call())
 
 
 def start(_: int) -> int:
@@ -237,7 +271,180 @@ DAMAGES: dict[str, Damage] = {
         {"completion_count": "no output ids", "stop_token_last": "there are no output ids"},
         index=None,
     ),
+    **{
+        f"{name} id in the output, {place.__name__}": Damage(
+            "answer", inserted(place, token), {"no_reserved_ids": f"({token}) at index {place(6)} has"}, index=place(6)
+        )
+        for name, token in (
+            ("reserved", kimi.RESERVED),
+            ("BOS", kimi.BOS),
+            ("PAD", kimi.PAD),
+            ("UNK", kimi.UNK),
+            ("media", kimi.MEDIA),
+        )
+        for place in (start, middle, before_stop)
+    },
+    "two reserved ids": Damage(
+        "answer",
+        lambda row: inserted(middle, kimi.PAD)(inserted(before_stop, kimi.RESERVED)(row)),
+        {"no_reserved_ids": "[PAD] (163839) at index 3 has no use in an output, 1 more such ids follow"},
+        index=3,
+    ),
+    **{
+        f"role id {token}, {place.__name__}": Damage(
+            "answer", inserted(place, token), {"no_role_ids": f"({token}) at index {place(6)} stands"}, index=place(6)
+        )
+        for token in (kimi.IM_USER, kimi.IM_ASSISTANT, kimi.IM_SYSTEM, kimi.IM_MIDDLE)
+        for place in (start, middle, before_stop)
+    },
+    "count below zero": Damage("answer", changed(cached_tokens=-1), {"usage_consistent": "cached_tokens is -1"}),
+    **{
+        f"one id too often, {name}": Damage(
+            "thinking-off",
+            long_output(*before, *[A] * 400, *after),
+            {"repetition": f"id 1064 400 times in a row from index {len(before)} on"},
+            index=len(before),
+        )
+        for name, before, after in (
+            ("first", [], fresh(90)),
+            ("middle", fresh(77), fresh(90, 30_000)),
+            ("last", fresh(90), []),
+        )
+    },
+    "one id 500 times and nothing else": Damage(
+        "thinking-off", long_output(*[A] * 500), {"repetition": "id 1064 500 times in a row"}, index=0
+    ),
+    "a loop to the end": Damage(
+        "thinking-off",
+        long_output(*fresh(50), *20 * fresh(25, 30_000)),
+        {"repetition": "ends in a loop: the same 25 ids 20.0 times from index 50 on"},
+        index=50,
+    ),
+    **{
+        f"the same passages again and again, {name}": Damage(
+            "thinking-off",
+            long_output(*before, *(i for n in range(40) for i in (*fresh(120, 30_000), 50_000 + n)), *after),
+            {"repetition": "of its passages of 8 ids stood in it before"},
+            index=len(before) + 121,
+        )
+        for name, before, after in (
+            ("first", [], fresh(20)),
+            ("middle", fresh(10), fresh(10, 40_000)),
+            ("last", fresh(20), []),
+        )
+    },
     # Remarks and habits: they never break a sample.
+    "cache larger than the prompt": Damage(
+        "answer",
+        changed(cached_tokens=10),
+        {"usage_consistent": "10 prompt tokens taken from the cache of 9"},
+        severity="warning",
+    ),
+    **{
+        f"one id often, {name}": Damage(
+            "thinking-off",
+            long_output(*before, *[A] * 100, *after),
+            {"repetition": "id 1064 100 times in a row"},
+            index=len(before),
+            severity="warning",
+        )
+        for name, before, after in (("first", [], fresh(40)), ("middle", fresh(33), fresh(40)), ("last", fresh(55), []))
+    },
+    "a short loop to the end": Damage(
+        "thinking-off",
+        long_output(*fresh(50), *4 * fresh(25, 30_000)),
+        {"repetition": "ends in a loop: the same 25 ids 4.0 times from index 50 on"},
+        index=50,
+        severity="warning",
+    ),
+    "a text three times": Damage(
+        "thinking-off",
+        long_output(*3 * (*fresh(100), A)),
+        {"repetition": "of its passages of 8 ids stood in it before, the first one again at index 101"},
+        index=101,
+        severity="warning",
+    ),
+    **{
+        f"call id {head!r}, call {place}": Damage(
+            "thinking-off",
+            one_of_three_calls(place, head, "{}"),
+            {"tool_call_id": f"call id {head!r} is not functions.NAME:INDEX"},
+            index=call_index(place) + 1,
+            severity="warning",
+        )
+        for place in range(3)
+        for head in ("functionsexec5", "functions_get_weather_1", "f:0", "functions.f", "functions.:0", "functions.f:x")
+    },
+    "call id with a newline": Damage(
+        "thinking-off",
+        calls(("functions.f:0\n", "{}")),
+        {"tool_call_id": "call id 'functions.f:0\\n' is not functions.NAME:INDEX"},
+        index=2,
+        severity="warning",
+    ),
+    **{
+        f"arguments {arguments!r}, call {place}": Damage(
+            "thinking-off",
+            one_of_three_calls(place, f"functions.f:{place}", arguments),
+            {"tool_arguments_json": said},
+            index=call_index(place) + len(kimi.call()) - 3,
+            severity="warning",
+        )
+        for place in range(3)
+        for arguments, said in (
+            ('"{}"', "the arguments are a string, not an object: encoded twice"),
+            ("[]", "the arguments are a list"),
+            ("null", "the arguments are null"),
+            ("7", "the arguments are a number"),
+            ("{", "the call's JSON is not JSON"),
+            ('{"a":NaN}', "NaN is no JSON number"),
+        )
+    },
+    **{
+        f"undeclared tool, call {place}": Damage(
+            "thinking-off",
+            one_of_three_calls(place, f"functions.g:{place}", "{}"),
+            {"tool_declared": "calls 'g', the prompt declares f"},
+            index=call_index(place),
+            severity="warning",
+        )
+        for place in range(3)
+    },
+    "text after the calls": Damage(
+        "thinking-off",
+        outputs(SECTION_BEGIN, *kimi.call(), SECTION_END, A, B, IM_END),
+        {"tool_order": "id 1064 at index 20 follows the tool markup"},
+        index=20,
+        severity="warning",
+    ),
+    "reasoning ends after the calls": Damage(
+        "answer",
+        outputs(A, SECTION_BEGIN, *kimi.call(), SECTION_END, END_THINK, IM_END),
+        {"tool_order": "</think> (163607) at index 21 follows the tool markup"},
+        index=21,
+        severity="warning",
+    ),
+    "two sections": Damage(
+        "thinking-off",
+        outputs(SECTION_BEGIN, *kimi.call(), SECTION_END, SECTION_BEGIN, *kimi.call(1), SECTION_END, IM_END),
+        {"tool_order": "a second section of tool calls begins at index 20"},
+        index=20,
+        severity="warning",
+    ),
+    "calls counted in another order": Damage(
+        "thinking-off",
+        calls(("functions.f:0", "{}"), ("functions.f:2", "{}"), ("functions.f:1", "{}")),
+        {"tool_order": "call number 2 follows number 0"},
+        index=call_index(1),
+        severity="warning",
+    ),
+    "one number for two calls": Damage(
+        "thinking-off",
+        calls(("functions.f:0", "{}"), ("functions.f:1", "{}"), ("functions.f:1", "{}")),
+        {"tool_order": "call number 1 follows number 1"},
+        index=call_index(2),
+        severity="warning",
+    ),
     "implicit end": Damage(
         "answer",
         outputs(A, SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
@@ -248,8 +455,10 @@ DAMAGES: dict[str, Damage] = {
     "implicit end and two sections": Damage(
         "answer",
         outputs(A, *2 * [SECTION_BEGIN, *kimi.call(), SECTION_END], IM_END),
-        {"reasoning_closed": "implicit end: reasoning ends with tool markup at index 1"},
-        index=1,
+        {
+            "reasoning_closed": "implicit end: reasoning ends with tool markup at index 1",
+            "tool_order": "a second section of tool calls begins at index 21",
+        },
         severity="warning",
     ),
     "implicit end at once": Damage(
@@ -311,9 +520,9 @@ DAMAGES: dict[str, Damage] = {
             ("section never ended", (SECTION_BEGIN, *kimi.call(), IM_END), "<|tool_call_end|>", 1 + len(kimi.call())),
             (
                 "ids between calls",
-                (SECTION_BEGIN, *kimi.call(), A, *kimi.call(), SECTION_END, IM_END),
+                (SECTION_BEGIN, *kimi.call(), A, *kimi.call(1), SECTION_END, IM_END),
                 "<|tool_call_end|>",
-                18,
+                call_index(1),
             ),
             ("end alone", (A, SECTION_END, IM_END), "no markup", 1),
             (
@@ -329,12 +538,12 @@ DAMAGES: dict[str, Damage] = {
 
 def damaged(damage: Damage, position: str) -> tuple[dict[str, Row], dict[str, Row], str]:
     """The partition with one sample damaged, the same one whole, and the sample's id."""
-    rows = partition()
-    victim = f"{damage.sample}:victim"
+    rows, victim = partition(), damage.sample
+    whole_row = rows.pop(victim)
     where = {"first": 0, "middle": len(rows) // 2, "last": len(rows)}[position]
     items = list(rows.items())
-    whole = dict([*items[:where], (victim, deepcopy(kimi.genuine()[damage.sample])), *items[where:]])
-    return whole | {victim: damage.mutate(deepcopy(whole[victim]))}, whole, victim
+    whole = dict([*items[:where], (victim, whole_row), *items[where:]])
+    return whole | {victim: damage.mutate(deepcopy(whole_row))}, whole, victim
 
 
 def judged(rows: dict[str, Row], whole: dict[str, Row], context: Context) -> Report:
@@ -354,10 +563,12 @@ def test_genuine_samples_break_no_law(context: Context) -> None:
             "warning",
             2,
             "implicit end: reasoning ends with tool markup at index 2, without </think> (163607)",
-        )
+        ),
+        ("tools-then-text", "tool_order", "warning", 20, "id 1066 at index 20 follows the tool markup"),
     ]
     assert {v.law.name for v in report.verdicts if v.status != "passed"} == {
         "reasoning_closed",
+        "tool_order",
         "cut_off_share",  # a quarter of these few samples is cut off on purpose
         "length_band",
     }
@@ -408,19 +619,127 @@ PROMPT_DAMAGES: dict[str, tuple[Callable[[list[int]], list[int]], str]] = {
 }
 
 
+def judged_prompts(
+    mutate: Callable[[list[int]], list[int]], position: str, context: Context, sample: str = "answer"
+) -> tuple[Report, str]:
+    """Twenty prompts of which one is damaged, and its sample id."""
+    rows = {f"{n}": deepcopy(kimi.genuine()[sample]) for n in range(20)}
+    victim = {"first": "0", "middle": "9", "last": "19"}[position]
+    whole = kimi.prompts(rows).with_columns(thinking=pl.lit(value=True))
+    assert judge_prompts([whole], replace(context, rerendered_prompts=whole)).findings.is_empty()
+    rows[victim]["prompt_ids"] = mutate(rows[victim]["prompt_ids"])
+    frame = kimi.prompts(rows).with_columns(thinking=pl.lit(value=True))
+    return judge_prompts([frame], replace(context, rerendered_prompts=frame)), victim
+
+
 @pytest.mark.parametrize("position", ["first", "middle", "last"])
 @pytest.mark.parametrize("name", PROMPT_DAMAGES)
 def test_damaged_prompt(name: str, position: str, context: Context) -> None:
     mutate, said = PROMPT_DAMAGES[name]
-    whole = {f"{n}": deepcopy(kimi.genuine()["answer"]) for n in range(20)}
-    victim = {"first": "0", "middle": "9", "last": "19"}[position]
-    rows = deepcopy(whole)
-    rows[victim]["prompt_ids"] = mutate(rows[victim]["prompt_ids"])
-    frame = kimi.prompts(rows).with_columns(thinking=pl.lit(value=True))
-    report = judge_prompts([frame], replace(context, rerendered_prompts=kimi.prompts(rows)))
+    report, victim = judged_prompts(mutate, position, context)
     assert report.findings.select("sample_id", "law", "severity").rows() == [(victim, "prompt_suffix", "error")]
     assert said in report.findings["detail"][0]
     assert report.quarantined == {victim}
+
+
+def put(place: int, *ids: int) -> Callable[[list[int]], list[int]]:
+    """Ids put in at a place."""
+    return lambda prompt: [*prompt[:place], *ids, *prompt[place:]]
+
+
+def without(place: int) -> Callable[[list[int]], list[int]]:
+    """The id at a place left out."""
+    return lambda prompt: [*prompt[:place], *prompt[place + 1 :]]
+
+
+MALFORMED: dict[str, tuple[str, Callable[[list[int]], list[int]], str, int]] = {
+    **{
+        f"{name} at {place}": (
+            "answer",
+            put(place, token),
+            f"({token}) at index {place} has no place in a prompt",
+            place,
+        )
+        for name, token in (
+            ("BOS", kimi.BOS),
+            ("EOS", kimi.EOS),
+            ("PAD", kimi.PAD),
+            ("UNK", kimi.UNK),
+            ("media", kimi.MEDIA),
+            ("reserved", kimi.RESERVED),
+        )
+        for place in (0, 4, 5)
+    },
+    **{
+        f"id {token} at {place}": ("answer", put(place, token), f"id {token} at index {place} outside the", place)
+        for token in (kimi.VOCAB_SIZE, -7)
+        for place in (0, 4, 5)
+    },
+    "a typed end of turn": ("answer", put(3, IM_END), "<|im_end|> (163586) at index 5 ends no turn", 5),
+    "an end before the first turn": ("answer", put(0, IM_END), "<|im_end|> (163586) at index 0 ends no turn", 0),
+    "an end after the last one": ("answer", put(5, IM_END), "<|im_end|> (163586) at index 5 ends no turn", 5),
+    "a typed role": ("answer", put(3, kimi.IM_SYSTEM), "(163594) at index 3 begins a turn before the one", 3),
+    **{
+        f"turn {number} never ended": (
+            "long-prompt",
+            without(at),
+            f"at index {at} begins a turn before the one before it has ended",
+            at,
+        )
+        for number, at in ((1, 6), (2, 11))
+    },
+}
+
+
+@pytest.mark.parametrize("position", ["first", "middle", "last"])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_prompt(name: str, position: str, context: Context) -> None:
+    sample, mutate, said, index = MALFORMED[name]
+    report, victim = judged_prompts(mutate, position, context, sample)
+    found = report.findings.select("sample_id", "law", "severity", "index").rows()
+    assert found == [(victim, "prompt_well_formed", "error", index)]
+    assert said in report.findings["detail"][0]
+    assert report.quarantined == {victim}
+
+
+@pytest.mark.parametrize("position", ["first", "middle", "last"])
+@pytest.mark.parametrize(
+    ("mutate", "said", "index"),
+    [
+        (lambda prompt: prompt[1:], "begins with <|im_user|> (163587), not with the template's [BOS] (163584)", 0),
+        (put(0, kimi.BOS), "[BOS] (163584) at index 1 after the prompt's beginning", 1),
+        (put(5, kimi.BOS), "[BOS] (163584) at index 5 after the prompt's beginning", 5),
+    ],
+)
+def test_prompt_of_a_template_with_bos(
+    mutate: Callable[[list[int]], list[int]], said: str, index: int, position: str, context: Context
+) -> None:
+    rows = {f"{n}": deepcopy(kimi.genuine()["answer"]) for n in range(20)}
+    for row in rows.values():
+        row["prompt_ids"].insert(0, kimi.BOS)
+    with_bos = replace(context, profile=replace(context.profile, prompt_bos=True), rerendered_prompts=None)
+    assert judge_prompts([kimi.prompts(rows)], with_bos).findings.is_empty()
+    victim = {"first": "0", "middle": "9", "last": "19"}[position]
+    rows[victim]["prompt_ids"] = mutate(rows[victim]["prompt_ids"])
+    found = judge_prompts([kimi.prompts(rows)], with_bos).findings
+    assert found.select("sample_id", "law", "index").rows() == [(victim, "prompt_well_formed", index)]
+    assert found["detail"][0] == said
+
+
+def test_turns_that_nothing_ends(context: Context) -> None:
+    """DeepSeek's user turns have no end; its assistant turns have one."""
+    turns = {kimi.IM_USER: frozenset[int](), kimi.IM_ASSISTANT: frozenset({IM_END})}
+    profile = replace(context.profile, turns=turns, suffixes={})
+    user, answer = [kimi.IM_USER, A], [kimi.IM_ASSISTANT, B, IM_END]
+    rows = {
+        "good": [*user, *answer, *user, kimi.IM_ASSISTANT],
+        "two questions": [*user, *user, kimi.IM_ASSISTANT],
+        "ended question": [*user, IM_END, kimi.IM_ASSISTANT],
+        "open answer": [*user, kimi.IM_ASSISTANT, B, *user, kimi.IM_ASSISTANT],
+    }
+    frame = pl.DataFrame({"sample_id": list(rows), "prompt_ids": list(rows.values())})
+    found = judge_prompts([frame], Context(profile)).findings
+    assert found.select("sample_id", "index").rows() == [("ended question", 2), ("open answer", 4)]
 
 
 @pytest.mark.parametrize("index", [0, 4, 8])

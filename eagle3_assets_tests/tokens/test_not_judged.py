@@ -9,7 +9,7 @@ import pytest
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts
 from eagle3_assets.tokens.laws import LAWS, RowLaw, laws_of
-from eagle3_assets.tokens.profile import TargetProfile
+from eagle3_assets.tokens.profile import TargetProfile, ToolIds
 from eagle3_assets.tokens.profile_spec import Mode
 from eagle3_assets.tokens.verdict import Report
 from eagle3_assets_tests.tokens import kimi
@@ -56,6 +56,99 @@ def test_column_without_any_value(column: str, law: str, context: Context) -> No
     assert report.findings.filter(pl.col("severity") == "error").is_empty()
 
 
+REPLIES_WITHOUT_CACHE = [
+    kimi.generations().drop("cached_tokens"),
+    kimi.generations().with_columns(pl.lit(None, pl.Int32).alias("cached_tokens")),
+]
+
+
+@pytest.mark.parametrize("frame", REPLIES_WITHOUT_CACHE)
+def test_counts_with_nothing_to_agree_with(frame: pl.DataFrame, context: Context) -> None:
+    verdict = judge_generations([frame], context)["usage_consistent"]
+    assert verdict.reason == "no row records cached_tokens or reasoning_tokens"
+    assert verdict.status == "not_judged"
+
+
+@pytest.mark.parametrize("row", [0, 5, 11])
+def test_reasoning_counted_beyond_the_output(row: int, context: Context) -> None:
+    frame = kimi.generations().with_columns(reasoning_tokens=pl.lit(1))
+    assert judge_generations([frame], context)["usage_consistent"].status == "passed"
+    more = frame.with_columns(
+        reasoning_tokens=pl.when(pl.int_range(pl.len()) == row).then(pl.col("completion_tokens") + 1).otherwise(1)
+    )
+    report = judge_generations([more], context)
+    found = report.findings.filter(pl.col("law") == "usage_consistent").select("sample_id", "severity").rows()
+    assert found == [(frame["sample_id"][row], "error")]
+    assert report.quarantined == {frame["sample_id"][row]}
+
+
+def test_cache_of_a_prompt_that_nobody_counted(context: Context) -> None:
+    unknown = kimi.generations().drop("server_prompt_tokens", "prompt_ids")
+    assert judge_generations([unknown], context)["usage_consistent"].status == "not_judged"
+    by_ids = kimi.generations().drop("server_prompt_tokens")
+    assert judge_generations([by_ids], context)["usage_consistent"].status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("change", "law", "reason"),
+    [
+        ({"tokenizer": None}, "tool_call_id", "the target's tokenizer is not at hand"),
+        ({"tokenizer": None}, "tool_arguments_json", "the target's tokenizer is not at hand"),
+        ({"tokenizer": None}, "tool_declared", "the target's tokenizer is not at hand"),
+        ({"declared_tools": None}, "tool_declared", "the prompts' tools are not at hand"),
+        (
+            {"declared_tools": {"stranger": ("f",)}},
+            "tool_declared",
+            "no output of a sample whose tools are known has a whole tool call",
+        ),
+    ],
+)
+def test_tool_calls_without_what_tells_of_them(
+    change: dict[str, object], law: str, reason: str, context: Context
+) -> None:
+    lacking = replace(context, **change)  # type: ignore[arg-type] # the values of each case fit
+    verdict = judge_generations([kimi.generations()], lacking)[law]
+    assert (verdict.status, verdict.reason) == ("not_judged", reason)
+
+
+@pytest.mark.parametrize("law", ["tool_call_id", "tool_arguments_json", "tool_declared"])
+def test_no_whole_tool_call(law: str, context: Context) -> None:
+    without = kimi.generations().filter(~pl.col("output_ids").list.contains(kimi.CALL_END))
+    verdict = judge_generations([without], context)[law]
+    assert verdict.status == "not_judged"
+    assert str(verdict.reason).endswith(" whole tool call")
+    assert judge_generations([without], context)["tool_order"].reason == "no output has tool markup"
+
+
+def test_order_of_calls_whose_counters_cannot_be_read(context: Context) -> None:
+    verdict = judge_generations([kimi.generations()], replace(context, tokenizer=None))["tool_order"]
+    assert (verdict.status, verdict.violations) == ("warned", 1)
+    assert verdict.reason == "the target's tokenizer is not at hand: the calls' counters are not read"
+
+
+def test_prompts_of_a_profile_that_describes_little(context: Context) -> None:
+    passed = judge_prompts([kimi.prompts()], context)["prompt_well_formed"]
+    assert (passed.status, passed.reason) == ("passed", None)
+    little = replace(context, profile=replace(context.profile, turns={}, prompt_bos=None))
+    verdict = judge_prompts([kimi.prompts()], little)["prompt_well_formed"]
+    assert verdict.status == "passed"
+    assert verdict.reason == "the profile 'kimi' does not describe turns and whether prompts begin with BOS"
+    no_ids = judge_prompts([kimi.prompts().drop("prompt_ids")], context)["prompt_well_formed"]
+    assert no_ids.reason == "the column prompt_ids is absent"
+
+
+def test_weights_that_nobody_named(context: Context) -> None:
+    silent = kimi.generations().drop("weight_version")
+    assert judge_generations([silent], context)["one_target"].reason == "no row records a weight version"
+
+
+def test_duplicates_without_prompts_or_outputs(context: Context) -> None:
+    verdict = judge_generations([kimi.generations().drop("prompt_ids")], context)["duplicates"]
+    assert (verdict.status, verdict.reason) == ("passed", "12 rows without prompt")
+    verdict = judge_generations([kimi.generations().drop("output_ids")], context)["duplicates"]
+    assert (verdict.status, verdict.reason) == ("not_judged", "there is no generated row with ids")
+
+
 def test_absent_prompt_columns(context: Context) -> None:
     report = judge_prompts([kimi.prompts().drop("thinking")], context)
     assert report["prompt_suffix"].reason == "the column thinking is absent"
@@ -80,7 +173,32 @@ def strip(**facts: object) -> Callable[[TargetProfile], TargetProfile]:
             ["reasoning_closed", "reasoning_not_reopened", "reasoning_off"],
             "the profile 'kimi' describes no reasoning",
         ),
-        (strip(tools=None), ["tool_grammar"], "the profile 'kimi' describes no tool-call markup"),
+        (
+            strip(tools=None),
+            ["tool_grammar", "tool_call_id", "tool_arguments_json", "tool_declared", "tool_order"],
+            "the profile 'kimi' describes no tool-call markup",
+        ),
+        (strip(tool_call_id=None), ["tool_call_id"], "the profile 'kimi' describes no form of a call's id"),
+        (
+            strip(tool_call_id=None),
+            ["tool_declared"],
+            "the profile 'kimi' does not describe where a call names its tool",
+        ),
+        (
+            strip(tools=ToolIds(None, kimi.CALL_BEGIN, None, kimi.CALL_END, None)),
+            ["tool_arguments_json"],
+            "the profile 'kimi' does not say that calls are JSON",
+        ),
+        (
+            strip(prompt_only_ids=frozenset()),
+            ["no_role_ids"],
+            "the profile 'kimi' describes no ids that only prompts have",
+        ),
+        (
+            strip(reserved_ids=frozenset(), media_ids=frozenset(), bos=None, pad=None, unk=None),
+            ["no_reserved_ids"],
+            "the profile 'kimi' describes no reserved, BOS, PAD, UNK or media ids",
+        ),
         (
             strip(stop_ids=frozenset()),
             ["stop_token_last", "nothing_after_stop", "not_stop_only"],

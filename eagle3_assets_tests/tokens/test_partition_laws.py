@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from eagle3_assets.config import Band, LengthBand
-from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts
 from eagle3_assets.tokens.profile import Tokenizer, resolve_profile
 from eagle3_assets.tokens.verdict import Verdict
@@ -106,6 +106,103 @@ def test_every_prompt_refused_is_no_success(at_hand: bool, coverage: float, cont
     assert (verdict.status, verdict.refuses, found) == ("failed", True, [])
     assert verdict.summary.startswith("No prompt was sent: all 12 were refused")
     assert verdict.figures == {"coverage": 0.0, "generated": 0, "sent": 0}
+
+
+def with_value(column: str, row: int, value: object) -> pl.DataFrame:
+    frame = kimi.generations()
+    values = frame[column].to_list()
+    values[row] = value
+    return frame.with_columns(pl.Series(column, values, dtype=frame.schema[column]))
+
+
+@pytest.mark.parametrize("row", POSITIONS)
+def test_weights_that_change_within_a_row_quarantine_it(row: int, context: Context) -> None:
+    frame = with_value("weight_version", row, "v7, v8")
+    sample = frame["sample_id"][row]
+    report = judge_generations([frame], context)
+    verdict = report["one_target"]
+    assert (verdict.status, verdict.refuses, verdict.violations) == ("warned", False, 1)
+    found = report.findings.filter(pl.col("law") == "one_target").select("sample_id", "severity", "detail").rows()
+    assert found == [(sample, "error", "the weights changed while it was generated: v7, v8")]
+    assert report.quarantined == report.broken == {sample}
+    strict = judge_generations([frame], replace(context, quarantine_limit=0.01))
+    assert strict["one_target"].refuses
+    assert strict.refusals[0].startswith("one_target: 1 sample with several; first ")
+
+
+@pytest.mark.parametrize("row", POSITIONS)
+def test_two_weight_versions_in_one_partition(row: int, context: Context) -> None:
+    frame = with_value("weight_version", row, "v8")
+    elsewhere = with_value("endpoint", row, "http://b:1")["endpoint"]
+    report = judge_generations([frame.with_columns(elsewhere)], context)
+    verdict = report["one_target"]
+    assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
+    assert verdict.details == (
+        "2 weight versions in one partition: v7 (11 rows from embedded), v8 (1 rows from http://b:1)",
+    )
+    found = report.findings.filter(pl.col("law") == "one_target").select("sample_id", "severity", "detail").rows()
+    assert found == [(frame["sample_id"][row], "error", "made by v8, most rows by v7")]
+    assert report.quarantined == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("weights", "refuses"),
+    [("v7", False), ("path:/m@v7", False), ("path:/m@unknown", False), (None, False), ("path:/m@v8", True)],
+)
+def test_weights_of_the_files_identity(weights: str | None, refuses: bool, context: Context) -> None:
+    frame = kimi.generations()
+    file = FileIdentity("0" * 16, frame["sampling"][0], weights)
+    verdict = judge_generations([frame], replace(context, file_identity=file))["one_target"]
+    assert verdict.refuses == refuses
+    assert ("v7 is not the weight version of the file's identity" in verdict.details[0]) == refuses
+
+
+def test_rows_that_do_not_name_their_weights(context: Context) -> None:
+    verdict = judge_generations([with_value("weight_version", 3, None)], context)["one_target"]
+    assert (verdict.status, verdict.reason) == ("passed", "1 row without a weight version")
+    failed = with_status(with_value("weight_version", 3, "v8"), 3, "failed")
+    assert judge_generations([failed], replace(context, coverage=0.5))["one_target"].status == "passed"
+
+
+def duplicates(frame: pl.DataFrame, context: Context) -> tuple[Verdict, list[tuple[str, str, str]]]:
+    report = judge_generations([frame[:5], frame[5:]], context)
+    found = report.findings.filter(pl.col("law") == "duplicates")
+    return report["duplicates"], found.select("sample_id", "severity", "detail").rows()
+
+
+@pytest.mark.parametrize(("row", "earlier"), [(1, 0), (5, 2), (11, 0), (11, 10)])
+@pytest.mark.parametrize(
+    ("columns", "figure", "said"),
+    [
+        (["prompt_ids"], "equal_prompts", "the same prompt as"),
+        (["output_ids"], "equal_outputs", "the same output as, to another prompt,"),
+        (["prompt_ids", "output_ids"], "equal_samples", "the same prompt as"),
+    ],
+)
+def test_equal_rows(columns: list[str], figure: str, said: str, row: int, earlier: int, context: Context) -> None:
+    frame = kimi.generations()
+    assert duplicates(frame, context)[0].summary == "No two of 12 samples are equal."
+    for column in columns:
+        ids = frame[column].to_list()
+        ids[row] = ids[earlier]
+        frame = frame.with_columns(pl.Series(column, ids, dtype=frame.schema[column]))
+    names = frame["sample_id"]
+    verdict, found = duplicates(frame, context)
+    assert (verdict.status, verdict.refuses, verdict.violations) == ("warned", False, 1)
+    assert found == [(names[row], "warning", f"{said} {names[earlier]}")]
+    assert verdict.figures[figure] == 1
+    assert sum(verdict.figures.values()) == len(columns)
+
+
+def test_samples_of_one_prompt_are_wanted(context: Context) -> None:
+    answer = kimi.genuine()["answer"]
+    outputs = [[*kimi.letters(text), kimi.END_THINK, kimi.IM_END] for text in ("a", "b", "a")]
+    rows = {f"c:1:{n}": answer | {"output_ids": ids} for n, ids in enumerate(outputs)}
+    verdict, found = duplicates(kimi.generations(rows), context)
+    assert verdict.figures == {"equal_prompts": 0, "equal_samples": 1, "equal_outputs": 0}
+    assert found == [("c:1:2", "warning", "the same prompt and output as c:1:0")]
+    other_turn = kimi.generations({"c:1:0": rows["c:1:0"], "c:3:0": rows["c:1:1"]})
+    assert duplicates(other_turn, context)[0].figures["equal_prompts"] == 1
 
 
 def accounted(frame: pl.DataFrame, context: Context, expected: set[str]) -> tuple[Verdict, list[tuple[str, str]]]:

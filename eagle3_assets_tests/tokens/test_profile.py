@@ -140,3 +140,44 @@ def test_missing_media_and_padding_tokens_are_no_fault() -> None:
 
 def test_built_in_names_agree() -> None:
     assert [spec.name for spec in PROFILES.values()] == list(PROFILES)
+
+
+def test_turns_of_prompts(profile: TargetProfile) -> None:
+    begins = (kimi.IM_USER, kimi.IM_ASSISTANT, kimi.IM_SYSTEM)
+    assert profile.turns == dict.fromkeys(begins, frozenset({kimi.IM_END}))
+    assert profile.prompt_bos is False
+    assert PROFILES["plain"].turns == {}
+    assert PROFILES["plain"].prompt_bos is None
+
+
+@pytest.mark.parametrize(
+    ("form", "head", "parts"),
+    [
+        ("functions.{name}:{number}", "functions.get_weather:12", {"name": "get_weather", "number": "12"}),
+        ("functions.{name}:{number}", "functions.a.b-c:0", {"name": "a.b-c", "number": "0"}),
+        ("functions.{name}:{number}", "functionsXa:0", None),
+        ("functions.{name}:{number}", "functions.a:0 ", None),
+        ("functions.{name}:{number}", "functions.a:\u0663", None),
+        ("{name}", "get_weather", {"name": "get_weather"}),
+        ("{name}", "", None),
+    ],
+)
+def test_form_of_call_ids(form: str, head: str, parts: dict[str, str] | None) -> None:
+    profile = resolve_profile(Words(QWEN3), vocab_size=200, overrides={"tool_call_id": form})
+    assert profile.tool_call_pattern is not None
+    match = profile.tool_call_pattern.fullmatch(head)
+    assert (None if match is None else match.groupdict()) == parts
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"tool_call_id": "functions.x:{number}"}, r"'tool_call_id'.*must hold \{name\} once"),
+        ({"turns": {"<|im_start|>": ["<|nothing|>"]}}, r"no token '<\|nothing\|>' \(turns\)"),
+        ({"turns": {"<|nothing|>": []}}, r"no token '<\|nothing\|>' \(turns\)"),
+        ({"turns": ["<|im_start|>"]}, "profile override 'turns'"),
+    ],
+)
+def test_wrong_description_of_turns_and_calls(overrides: dict[str, object], said: str) -> None:
+    with pytest.raises(ProfileError, match=said):
+        resolve_profile(Words(QWEN3), vocab_size=200, overrides=overrides)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,9 +12,9 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.identity import canonical_json
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.judge import judge_generations
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
-from eagle3_assets.tokens.profile import TargetProfile
+from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 from eagle3_assets.tokens.verdict import Report
 from eagle3_assets_tests.tokens import kimi
 
@@ -38,13 +39,13 @@ def sample(output: list[int], counted: int, matched: int | str = STOP, **columns
 
 
 @pytest.fixture
-def judge(profile: TargetProfile) -> Judge:
+def judge(profile: TargetProfile, tokenizer: Tokenizer) -> Judge:
     def judged(row: dict[str, Any]) -> Report:
         schema = dict(RAW_GENERATIONS)
         if LOGPROB_IDS in row:
             schema[LOGPROB_IDS] = pl.List(pl.Int32)
         frame = pl.DataFrame([row], schema=schema)
-        return judge_generations([frame], Context(profile))
+        return judge_generations([frame], Context(profile, tokenizer=tokenizer, declared_tools={"s": ("get_weather",)}))
 
     return judged
 
@@ -118,3 +119,119 @@ def test_6_the_log_probabilities_are_of_other_ids(index: int, judge: Judge) -> N
     report = judge(row | {LOGPROB_IDS: [B if i == index else token for i, token in enumerate(ids)]})
     assert set(errors(report)) == {"logprobs_agree"}
     assert report.findings["index"][0] == index
+
+
+def warnings(report: Report) -> dict[str, str]:
+    found = report.findings.filter(pl.col("severity") == "warning")
+    return dict(found.select("law", "detail").iter_rows())
+
+
+def tool_call(head: str, arguments: str, *, section_end: bool = True) -> list[int]:
+    inner = [kimi.CALL_BEGIN, *kimi.letters(head), kimi.ARG_BEGIN, *kimi.letters(arguments), kimi.CALL_END]
+    return [END, kimi.SECTION_BEGIN, *inner, *([kimi.SECTION_END] if section_end else [])]
+
+
+def cut(output: list[int], cap: int, **columns: object) -> dict[str, Any]:
+    sampling = Sampling(max_new_tokens=cap).model_dump(mode="json")
+    row = sample(output, len(output), finish_type="length", finish_length=cap, sampling=canonical_json(sampling))
+    return row | {"matched_stop": None} | columns
+
+
+def test_7_weights_change_while_a_request_runs(judge: Judge) -> None:
+    row = sample([A, B, END, C, STOP], 5, weight_version="v7, v8")  # as the reader of replies joins the spans
+    report = judge(row)
+    assert set(errors(report)) == {"one_target"}
+    assert report.quarantined == {"s"}
+
+
+def test_8_arguments_encoded_twice_stay_in_the_data(judge: Judge) -> None:
+    output = [*tool_call("functions.get_weather:0", json.dumps('{"city":"Oslo"}')), STOP]
+    report = judge(sample(output, len(output)))
+    assert errors(report) == {}
+    assert warnings(report) == {
+        "tool_arguments_json": "the arguments are a string, not an object: encoded twice",
+    }
+    assert report.quarantined == frozenset()
+
+
+def test_10_special_words_typed_by_a_user_are_ids_that_no_prompt_has(context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"]["prompt_ids"][3:3] = [A, kimi.PAD, B, kimi.UNK, C, kimi.EOS]
+    frame = kimi.prompts(rows)
+    report = judge_prompts([frame], replace(context, rerendered_prompts=frame))
+    assert report.findings.select("sample_id", "law", "index").rows() == [("last", "prompt_well_formed", 4)]
+    assert report.quarantined == {"last"}
+
+
+def test_a_user_types_the_end_of_a_turn(context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"]["prompt_ids"][3:3] = [A, STOP, B]
+    frame = kimi.prompts(rows)
+    report = judge_prompts([frame], replace(context, rerendered_prompts=frame))
+    assert report.findings.select("sample_id", "law", "detail").rows() == [
+        ("last", "prompt_well_formed", "<|im_end|> (163586) at index 7 ends no turn")
+    ]
+
+
+def test_a_stop_id_in_the_middle_of_a_cut_output(judge: Judge) -> None:
+    assert {"nothing_after_stop"} <= set(errors(judge(cut([END, X, STOP, B], 4))))
+
+
+def test_cumulative_chunks_of_a_stream_joined(judge: Judge) -> None:
+    whole = [*range(20_000, 20_060), END, *range(21_000, 21_059), STOP]
+    joined = [i for end in range(4, len(whole) + 1, 4) for i in whole[:end]]
+    report = judge(sample(joined, len(whole)))
+    assert "completion_count" in errors(report)
+    assert "of its passages of 8 ids stood in it before" in warnings(report)["repetition"]
+
+
+def test_a_cap_that_was_never_sent(judge: Judge) -> None:
+    row = cut([END, *range(20_000, 20_127)], 128)
+    values = json.loads(row["sampling"])
+    report = judge(row | {"sampling": canonical_json({k: v for k, v in values.items() if k != "max_new_tokens"})})
+    assert set(errors(report)) == {"sampling_recorded"}
+    assert errors(report)["sampling_recorded"] == "not explicit: max_new_tokens"
+
+
+def test_one_id_five_hundred_times(judge: Judge) -> None:
+    found = errors(judge(sample([END, *[X] * 500, STOP], 502)))
+    assert set(found) == {"repetition"}
+    assert "500 times in a row" in found["repetition"]
+
+
+@pytest.mark.parametrize("head", ["functionsexec5", "functions_get_weather_1", "functions.get_weather:0\n"])
+def test_call_ids_of_another_form(head: str, judge: Judge) -> None:
+    output = [*tool_call(head, "{}"), STOP]
+    report = judge(sample(output, len(output)))
+    assert errors(report) == {}
+    assert set(warnings(report)) == {"tool_call_id"}
+
+
+def test_whole_calls_without_the_sections_end_at_the_cap(judge: Judge) -> None:
+    output = tool_call("functions.get_weather:0", "{}", section_end=False)
+    report = judge(cut(output, len(output)))
+    assert errors(report) == warnings(report) == {}
+
+
+def test_a_stop_id_alone(judge: Judge) -> None:
+    assert "not_stop_only" in errors(judge(sample([STOP], 1)))
+
+
+def test_one_log_probability_too_many(judge: Judge) -> None:
+    report = judge(sample([END, A, STOP], 3, output_logprobs=[-0.1] * 4))
+    assert set(errors(report)) == {"logprobs_agree"}
+
+
+@pytest.mark.parametrize("index", [0, 2, 3])
+def test_a_reserved_id(index: int, judge: Judge) -> None:
+    output = [END, A, B, STOP]
+    output.insert(index, 163700)
+    report = judge(sample(output, 5))
+    assert set(errors(report)) == {"no_reserved_ids"}
+    assert report.findings["index"][0] == index
+
+
+def test_a_cache_counted_twice_leaves_the_sample_as_it_is(judge: Judge) -> None:
+    report = judge(sample([END, A, STOP], 3, cached_tokens=20))
+    assert errors(report) == {}
+    assert set(warnings(report)) == {"usage_consistent"}

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from eagle3_assets.config import Sampling
+from eagle3_assets.contract import WEIGHT_VERSION_SEPARATOR
 from eagle3_assets.engines.base import Generation, Request, RequestRefusedError, TransientEngineError
 
 RETRIED_CLIENT_ERRORS = (
@@ -170,4 +171,4 @@ def _sampling_params(sampling: Sampling, seed: int) -> dict[str, Any]:
 
 def _weight_version(meta: _Meta) -> str | None:
     versions = list(dict.fromkeys(span.version for span in meta.weight_versions or ()))
-    return ", ".join(versions) if len(versions) > 1 else meta.weight_version
+    return WEIGHT_VERSION_SEPARATOR.join(versions) if len(versions) > 1 else meta.weight_version

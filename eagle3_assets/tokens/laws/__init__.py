@@ -5,7 +5,20 @@ What belongs here: the list. To add a law, declare it beside its function in one
 
 from collections.abc import Mapping
 
-from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, tools
+from eagle3_assets.tokens.laws import (
+    counts,
+    duplicates,
+    endings,
+    one_target,
+    partition,
+    prompts,
+    reasoning,
+    records,
+    repetition,
+    special_ids,
+    tool_texts,
+    tools,
+)
 from eagle3_assets.tokens.laws.base import Asset, Effect, Law, PartitionLaw, RowLaw
 
 __all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
@@ -16,11 +29,15 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.PROMPTS_REFUSED,
     prompts.PROMPT_REPRODUCIBLE,
     prompts.PROMPT_SUFFIX,
+    special_ids.PROMPT_WELL_FORMED,
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
     counts.PROMPT_AS_GENERATED,
     counts.SERVER_SAW_PROMPT,
     counts.COMPLETION_COUNT,
+    counts.USAGE_CONSISTENT,
     counts.IDS_IN_VOCABULARY,
+    special_ids.NO_RESERVED_IDS,
+    special_ids.NO_ROLE_IDS,
     endings.FINISH_KNOWN,
     endings.STOP_TOKEN_LAST,
     endings.NOTHING_AFTER_STOP,
@@ -31,9 +48,16 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     reasoning.REASONING_NOT_REOPENED,
     reasoning.REASONING_OFF,
     tools.TOOL_GRAMMAR,
+    tool_texts.TOOL_CALL_ID,
+    tool_texts.TOOL_ARGUMENTS_JSON,
+    tool_texts.TOOL_DECLARED,
+    tool_texts.TOOL_ORDER,
+    repetition.REPETITION,
     records.LOGPROBS_AGREE,
     records.SAMPLING_RECORDED,
+    one_target.ONE_TARGET,
     partition.CONSERVATION,
+    duplicates.DUPLICATES,
     records.STORED_AS_CAPTURED,
     partition.LENGTH_BAND,
     partition.CUT_OFF_SHARE,

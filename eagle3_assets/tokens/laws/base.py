@@ -76,6 +76,8 @@ class PartitionJudgement:
     """What could not be judged."""
     judged: bool = True
     """Whether anything could be."""
+    broken: tuple[tuple[str, str], ...] = ()
+    """Sample id and detail of samples at fault by themselves: these are quarantined, whatever the law's effect."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -130,6 +132,8 @@ class RowLaw(Law):
     """Why it is not judged where no row is such that it could be."""
     missing: str = ""
     """What is wrong with a row that lacks a value which others have."""
+    partly: Callable[[Context], str | None] = always
+    """What of the law cannot be judged in a context though the rest can; None where all can."""
     explained_by_echo: bool = False
     """Whether an echoed prompt breaks this law too, so that its findings name the echo first."""
 
@@ -144,7 +148,9 @@ class PartitionLaw(Law):
     """A law about all rows together: its function sees a few facts of each row, collected over the batches.
 
     The facts are a frame with the columns ``sample_id``, ``status``, ``reason``, ``output_tokens`` (null without an
-    output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order.
+    output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order. Those of
+    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_hash`` and ``output_hash`` (64 bits
+    of the ids' sha256) besides, which are null where a row is not generated or lacks the value.
     """
 
     judge: Callable[[pl.DataFrame, Context], PartitionJudgement]

@@ -1,10 +1,16 @@
 """Laws that compare ids with what the engine and the prompts say of them: counts, echoes, the vocabulary."""
 
 import numpy as np
+import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import NO_ID
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_current_prompts
+
+REASONING_TOKENS = "reasoning_tokens"
+"""A column that some sources have beside the contract's: output ids that the engine counted as reasoning."""
+
+_COUNTS = ("completion_tokens", "server_prompt_tokens", "cached_tokens", REASONING_TOKENS)
 
 
 def judge_no_prompt_echo(batch: Batch) -> RowJudgement:
@@ -46,12 +52,42 @@ def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
     return RowJudgement(recorded, (find(recorded & (counted != lengths), detail),), missing=~recorded)
 
 
+def judge_usage_consistent(batch: Batch) -> RowJudgement:
+    """Compares the reply's counts with one another."""
+    reasoning, cached = batch.present(REASONING_TOKENS), batch.present("cached_tokens")
+    counts = {name: batch.column(name, pl.Int64).cast(pl.Int64).fill_null(0).to_numpy() for name in _COUNTS}
+    negative = np.any([count < 0 for count in counts.values()], axis=0)
+    completion = np.where(batch.present("completion_tokens"), counts["completion_tokens"], batch.output.lengths)
+    seen = batch.present("server_prompt_tokens")
+    prompt = np.where(seen, counts["server_prompt_tokens"], batch.prompt.lengths)
+    prompt_known = seen | ~batch.prompt.null_rows
+    too_much_reasoning = reasoning & ~negative & (counts[REASONING_TOKENS] > completion)
+    too_much_cached = cached & ~negative & prompt_known & (counts["cached_tokens"] > prompt)
+
+    def below_zero(row: int) -> str:
+        return ", ".join(f"{name} is {count[row]}" for name, count in counts.items() if count[row] < 0)
+
+    def more_reasoning(row: int) -> str:
+        return f"{counts[REASONING_TOKENS][row]} tokens of reasoning among {completion[row]} of output"
+
+    def more_cached(row: int) -> str:
+        said = f"{counts['cached_tokens'][row]} prompt tokens taken from the cache of {prompt[row]}"
+        return f"{said}: some servers count the cache again after they had to start a request over"
+
+    found = (
+        find(negative, below_zero),
+        find(too_much_reasoning, more_reasoning),
+        find(too_much_cached, more_cached, severity="warning"),
+    )
+    return RowJudgement(reasoning | (cached & prompt_known) | negative, found)
+
+
 def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
     """Compares the prompt stored with the output with the one that its sample has now, by hash."""
     current = batch.context.current_prompts
     assert current is not None  # noqa: S101 - the law's condition
     now = [current.digests.get(sample) for sample in batch.sample_ids]
-    stored = batch.prompt.digests()
+    stored = batch.prompt_digests
     differs = np.fromiter((a != b for a, b in zip(now, stored, strict=True)), np.bool_, len(batch))
 
     def detail(row: int) -> str:
@@ -121,6 +157,21 @@ SERVER_SAW_PROMPT = RowLaw(
     columns=("prompt_ids", "server_prompt_tokens"),
     nothing="no row records server_prompt_tokens",
     missing="server_prompt_tokens is not recorded",
+)
+
+USAGE_CONSISTENT = RowLaw(
+    name="usage_consistent",
+    definition="The counts of a reply agree with one another: none is negative, reasoning is not more than the output,"
+    " and the cache gave no more than the prompt.",
+    asset="raw_generations",
+    effect="quarantine",
+    meaning="Counts that contradict one another may be those of another reply; a cache larger than the prompt alone is"
+    " a server's slip and leaves the ids as they are.",
+    remedy="Take ids and counts from one raw reply; where only the cache is too large, a newer server counts it right.",
+    causes=("sgl-project/sglang#11900",),
+    judge=judge_usage_consistent,
+    columns=("output_ids",),
+    nothing="no row records cached_tokens or reasoning_tokens",
 )
 
 PROMPT_AS_GENERATED = RowLaw(

@@ -1,0 +1,99 @@
+"""The law about outputs that go round in circles."""
+
+import numpy as np
+
+from eagle3_assets.tokens import loops
+from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.columns import Ids
+from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, Severity
+from eagle3_assets.tokens.profile import TargetProfile
+
+REMARK_IDS, EXTREME_IDS = 100, 400
+"""Ids in a run or a loop from which it is remarked on, or is extreme."""
+REMARK_TIMES, EXTREME_TIMES = 4, 10
+"""How often the end of an output repeats."""
+REMARK_SHARE, EXTREME_SHARE = 0.6, 0.9
+"""Share of an output's passages that stood in it before."""
+PASSAGES_FROM = 200
+"""Passages are counted in outputs of so many ids: a few short calls of one tool are much alike."""
+
+_Fault = tuple[Severity, int, str]
+
+
+def judge_repetition(batch: Batch) -> RowJudgement:
+    """Looks for runs of one id, endings in a loop and passages that come again, each only where it may be."""
+    output = batch.output
+    stops = np.isin(output.last, list(batch.context.all_stop_ids))
+    ends = output.lengths - stops
+    long_enough = output.lengths >= REMARK_IDS
+    may_run = np.zeros(len(batch), np.bool_)
+    may_run[loops.may_have_run(output, REMARK_IDS)] = True
+    periods = np.where(long_enough, loops.ending_periods(output, ends), 0)
+    # The estimate is off by some: what is near the limit is counted exactly.
+    may_repeat = (output.lengths >= PASSAGES_FROM) & (loops.repeated_shares(output) >= REMARK_SHARE * 0.6)
+    faults: dict[int, _Fault] = {}
+    for row in np.flatnonzero(may_run | (periods > 0) | may_repeat).tolist():
+        ids = output.row(row)
+        fault = (
+            (_run(ids, batch.context.profile) if may_run[row] else None)
+            or (_loop(ids[: ends[row]], int(periods[row])) if periods[row] else None)
+            or (_passages(ids) if may_repeat[row] else None)
+        )
+        if fault is not None:
+            faults[row] = fault
+    return RowJudgement(~output.null_rows, tuple(_found(faults, severity) for severity in ("error", "warning")))
+
+
+def _run(ids: Ids, profile: TargetProfile) -> _Fault | None:
+    run = loops.longest_run(ids)
+    if run.length < REMARK_IDS:
+        return None
+    said = f"{profile.label(int(ids[run.start]))} {run.length} times in a row from index {run.start} on"
+    return _severity(run.length >= EXTREME_IDS), run.start, said
+
+
+def _loop(ids: Ids, period: int) -> _Fault | None:
+    loop = loops.ending_loop(ids, period)
+    if loop.length < REMARK_IDS or loop.times < REMARK_TIMES:
+        return None
+    said = f"ends in a loop: the same {period} ids {loop.times:.1f} times from index {loop.start} on"
+    return _severity(loop.length >= EXTREME_IDS and loop.times >= EXTREME_TIMES), loop.start, said
+
+
+def _passages(ids: Ids) -> _Fault | None:
+    share, first = loops.repeated_share(ids)
+    if share < REMARK_SHARE:
+        return None
+    said = f"{share:.0%} of its passages of {loops.GRAM} ids stood in it before, the first one again at index {first}"
+    return _severity(share >= EXTREME_SHARE and len(ids) >= EXTREME_IDS), first, said
+
+
+def _severity(extreme: bool) -> Severity:
+    return "error" if extreme else "warning"
+
+
+def _found(faults: dict[int, _Fault], severity: Severity) -> Found:
+    chosen = [(row, index, text) for row, (how, index, text) in faults.items() if how == severity]
+    rows, index = (np.array([item[place] for item in chosen], np.int64) for place in (0, 1))
+    return Found(rows, index, [text for *_, text in chosen], severity)
+
+
+REPETITION = RowLaw(
+    name="repetition",
+    definition=f"An output has no {REMARK_IDS} times the same id in a row, does not end with the same ids"
+    f" {REMARK_TIMES} times or more over {REMARK_IDS} ids, and at most {REMARK_SHARE:.0%} of its passages of"
+    f" {loops.GRAM} ids stood in it before, if it has {PASSAGES_FROM} ids; beyond {EXTREME_IDS} ids in a row,"
+    f" {EXTREME_TIMES} times or {EXTREME_SHARE:.0%} of an output of {EXTREME_IDS} ids it is extreme, and quarantined.",
+    asset="raw_generations",
+    effect="quarantine",
+    lowerable=True,
+    meaning="The target is caught in a loop, or its output was put together from overlapping pieces: a drafter would"
+    " learn the loop, which is easy to draft and flatters its acceptance.",
+    remedy="Look at the samples: chunks of a stream must not be joined as if each were new; loops of the target itself"
+    " come with low temperatures and quantised weights. If it does so in service, lower the law to warn.",
+    causes=("vllm-project/vllm#52677",),
+    judge=judge_repetition,
+    columns=("output_ids",),
+    nothing="there is no generated row",
+    explained_by_echo=True,
+)
