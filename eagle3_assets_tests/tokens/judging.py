@@ -9,6 +9,9 @@ from eagle3_assets.tokens.verdict import Verdict
 from eagle3_assets_tests.tokens import families
 from eagle3_assets_tests.tokens.families import Sample
 
+ABOUT_MIXTURES = {"cut_off_share", "duplicates"}
+"""Laws about how samples are mixed; those here are a handful of kinds and share their prompts."""
+
 
 def verdicts(
     tokenizer: Tokenizer, profile: TargetProfile, samples: dict[str, Sample], matched: str | None = None
@@ -29,9 +32,9 @@ def verdicts(
 def broken_laws(
     tokenizer: Tokenizer, profile: TargetProfile, samples: dict[str, Sample], matched: str | None = None
 ) -> set[str]:
-    """Names of the laws that are broken, whatever their effect. ``cut_off_share`` is no matter of single samples."""
+    """Names of the laws that are broken, whatever their effect."""
     found = {v.law.name for v in verdicts(tokenizer, profile, samples, matched) if v.violations}
-    return found - {"cut_off_share"}
+    return found - ABOUT_MIXTURES
 
 
 def remarks(tokenizer: Tokenizer, profile: TargetProfile, samples: dict[str, Sample]) -> set[str]:
