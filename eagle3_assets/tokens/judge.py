@@ -316,24 +316,30 @@ def _facts(batch: Batch, schema: pl.Schema) -> pl.DataFrame:
             "output_tokens": pl.select(pl.when(has_output).then(lengths)).to_series(),
             "finish_type": batch.column("finish_type", pl.String),
             "max_new_tokens": batch.samplings["max_new_tokens"],
-            **(_generation_facts(batch, pl.Series(generated)) if "output_hash" in schema else {}),
+            **(_generation_facts(batch, generated) if "output_hash" in schema else {}),
         }
     ).cast(dict(schema))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
 
 
-def _generation_facts(batch: Batch, generated: pl.Series) -> dict[str, pl.Series]:
-    values = {
-        "weight_version": batch.column("weight_version", pl.String),
-        "endpoint": batch.column("endpoint", pl.String),
-        "prompt_hash": _short_hashes(batch.prompt_digests, batch.prompt.null_rows),
-        "output_hash": _short_hashes(batch.output_digests, batch.output.null_rows),
-    }
-    return {name: pl.select(pl.when(generated).then(value)).to_series() for name, value in values.items()}
+def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
+    values = pl.DataFrame(
+        {
+            "weight_version": batch.column("weight_version", pl.String),
+            "endpoint": batch.column("endpoint", pl.String),
+            "prompt_hash": _short_hashes(batch.prompt_digests),
+            "output_hash": _short_hashes(batch.output_digests),
+        }
+    )
+    with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
+    return values.select(  # in one go: each query has a price of its own
+        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint")),
+        pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
+        pl.when(with_output).then("output_hash").alias("output_hash"),
+    ).to_dict()
 
 
-def _short_hashes(digests: list[bytes], null_rows: Mask) -> pl.Series:
-    hashes = pl.Series(np.frombuffer(b"".join(digests), "<u8")[::4])
-    return pl.select(pl.when(pl.Series(~null_rows)).then(hashes)).to_series()
+def _short_hashes(digests: list[bytes]) -> pl.Series:
+    return pl.Series(np.frombuffer(b"".join(digests), "<u8")[::4], dtype=pl.UInt64)
 
 
 def _frame(findings: list[_Finding]) -> pl.DataFrame:
