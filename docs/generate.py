@@ -3,14 +3,16 @@
 A test compares the pages with what this makes, so that they cannot fall behind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from eagle3_assets.config import Eagle3Config, inner_models
 from eagle3_assets.contract import COLUMN_MEANINGS, SCHEMAS
+from eagle3_assets.tokens.builtin_profiles import PROFILES
 from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets.tokens.profile_spec import ProfileSpec
 
 HERE = Path(__file__).parent
 
@@ -83,7 +85,67 @@ def data_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"laws.md": laws_page, "configuration.md": configuration_page, "data.md": data_page}
+def profiles_page() -> str:
+    """``docs/profiles.md``."""
+    lines = [
+        "# Target profiles",
+        "",
+        "Generated from `eagle3_assets/tokens/builtin_profiles.py`. A profile is what the laws know of a target: which",
+        "tokens stop it, reason, call tools or belong to prompts alone, and how a prompt ends before generation. A law",
+        "whose facts a profile does not describe says *not judged*.",
+        "",
+        "`target.profile: auto` takes a profile whose telling tokens the tokenizer has. Where several fit, one user",
+        "message is rendered by the target's chat template with and without thinking, and the profile is taken whose",
+        "suffixes it ends with, the one with thinking counting first. Where this decides nothing, as for a tokenizer",
+        "without a template, it is the first that fits in the order of the table; so name the profile where there is",
+        "no template. Where no profile fits, that is an error: name the nearest one and correct it with",
+        "`target.profile_overrides`, or take `plain`.",
+        "",
+        "Genuine samples of every profile, odd habits included, pass every law that judges them, and damaged ones do",
+        "not (`make test`). The same holds on the real tokenizers of Qwen3, DeepSeek, gpt-oss and Llama 3",
+        "(`make test-tokenizers`); Kimi's tokenizers and ChatML's are stood in for by small ones with their tokens.",
+        "",
+        "| profile | for | telling tokens |",
+        "|---|---|---|",
+        *(f"| `{s.name}` | {_cell(s.summary)} | {_tokens(s.detected_by)} |" for s in PROFILES.values()),
+    ]
+    for spec in PROFILES.values():
+        lines += ["", f"## `{spec.name}`", "", "| fact | |", "|---|---|"]
+        lines += [f"| {_cell(fact)} | {value} |" for fact, value in _facts(spec)]
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "laws.md": laws_page,
+    "configuration.md": configuration_page,
+    "data.md": data_page,
+    "profiles.md": profiles_page,
+}
+
+
+def _facts(spec: ProfileSpec) -> Iterator[tuple[str, str]]:
+    """Every fact of a profile with a value, as two cells; what says which targets it is for is in the first table."""
+    for name, value in spec.model_dump(exclude={"name", "summary", "detected_by"}, exclude_defaults=True).items():
+        if isinstance(value, dict):
+            yield from ((f"`{name}.{key}`", _value(inner)) for key, inner in value.items())
+        else:
+            yield f"`{name}`", _value(value)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return _tokens(value) or "none"
+    return _tokens([value]) if isinstance(value, str) else str(value)
+
+
+def _tokens(tokens: Iterable[str]) -> str:
+    """Tokens as code in a table's cell, newlines written as in JSON."""
+    shown = (token.replace("\n", "\\n") for token in tokens)
+    return _cell(" ".join(f"`{token}`" for token in shown))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from eagle3_assets.config import Target
 from eagle3_assets.identity import digest, files_sha256
+from eagle3_assets.prompts.render import rendered_modes
 from eagle3_assets.tokens.profile import ProfileError, TargetProfile, resolve_profile
 
 TOKENIZER_FILES = (
@@ -91,6 +92,7 @@ def load_target(settings: Target) -> LoadedTarget:
         raise TargetError(f"{source}: has no chat template; name one with target.chat_template")
     end = getattr(tokenizer, "eos_token_id", None)
     stops = {*facts.stop_token_ids, *([] if end is None else [end])}
+    template = _template(Path(settings.chat_template)) if settings.chat_template else None
     try:
         profile = resolve_profile(
             tokenizer,
@@ -98,6 +100,7 @@ def load_target(settings: Target) -> LoadedTarget:
             overrides=settings.profile_overrides,
             vocab_size=facts.vocab_size,
             stop_token_ids=tuple(sorted(stops)),
+            rendered=rendered_modes(tokenizer, chat_template=template, arguments=settings.template_arguments),
         )
     except ProfileError as error:
         raise TargetError(f"target.profile: {error}") from None
@@ -111,7 +114,7 @@ def load_target(settings: Target) -> LoadedTarget:
         tokenizer_sha256=files_sha256(
             [p for p in source.iterdir() if any(map(p.match, TOKENIZER_FILES)) and p.is_file()]
         ),
-        chat_template=_template(Path(settings.chat_template)) if settings.chat_template else None,
+        chat_template=template,
     )
 
 

@@ -127,6 +127,7 @@ def loaded_target(settings: "Target", *, own_process: bool) -> "LoadedTarget":
 def _directory_decoder(directory: Path, *, trust_remote_code: bool, own_process: bool) -> "Decoder":
     """A decoder from nothing but a tokenizer's directory."""
     from eagle3_assets.decoding import Decoder
+    from eagle3_assets.prompts.render import rendered_modes
     from eagle3_assets.target import TargetError, load_tokenizer
     from eagle3_assets.tokens.profile import ProfileError, resolve_profile
 
@@ -136,7 +137,7 @@ def _directory_decoder(directory: Path, *, trust_remote_code: bool, own_process:
     tokenizer = load_tokenizer(directory, trust_remote_code=trust_remote_code)
     vocab_size = _vocab_size(directory) or max(tokenizer.get_vocab().values(), default=-1) + 1
     try:
-        profile = resolve_profile(tokenizer, vocab_size=vocab_size)
+        profile = resolve_profile(tokenizer, vocab_size=vocab_size, rendered=rendered_modes(tokenizer))
     except ProfileError as error:
         say(f"no end of reasoning is known, so every sample says response@-1: {error}")
         profile = None

@@ -60,7 +60,9 @@ class Target(Settings):
         False, description="Runs Python code that lies beside the model. Off unless you read it."
     )
     profile: str = Field(
-        "auto", description="Name of a built-in profile; auto finds it by the tokenizer's token names."
+        "auto",
+        description="Name of a built-in profile (docs/profiles.md); auto finds it by the tokenizer's token names and,"
+        " of one family, by how the chat template ends a prompt.",
     )
     profile_overrides: dict[str, Any] = Field(
         default_factory=dict, description="Single facts of the profile, corrected."

@@ -5,11 +5,13 @@ What belongs here: calling the template and the tokenizer. Not here: whether the
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import polars as pl
 
 from eagle3_assets.contract import TOKENIZED_PROMPTS
+from eagle3_assets.tokens.profile_spec import MODES, Mode
 
 
 class ChatTokenizer(Protocol):
@@ -48,6 +50,29 @@ def render_text(
             **{"thinking": thinking, "enable_thinking": thinking, **(arguments or {})},
         )
     )
+
+
+def rendered_modes(
+    tokenizer: ChatTokenizer, *, chat_template: str | None = None, arguments: Mapping[str, Any] | None = None
+) -> dict[Mode, str]:
+    """A conversation of one user message, rendered with and without thinking: its end tells targets apart.
+
+    A mode that the template refuses is left out, and so are both where there is no template.
+    """
+    found: dict[Mode, str] = {}
+    for mode in MODES:
+        messages = [{"role": "user", "content": "Hello"}]
+        # A template is data: whatever it raises, it only says nothing about this mode.
+        with suppress(Exception):
+            found[mode] = render_text(
+                tokenizer,
+                messages,
+                None,
+                thinking=mode == "thinking",
+                chat_template=chat_template,
+                arguments=arguments,
+            )
+    return found
 
 
 def tokenize_rows(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from eagle3_assets.tokens.builtin_profiles import PROFILES
-from eagle3_assets.tokens.profile_spec import Mode, ProfileSpec, ToolTokens
+from eagle3_assets.tokens.profile_spec import MODES, Mode, ProfileSpec, ToolTokens
 
 
 class ProfileError(ValueError):
@@ -49,6 +49,10 @@ class ToolIds:
     argument_begin: int | None
     call_end: int
     section_end: int | None
+    text_between: bool = False
+    """Whether ordinary ids may stand between calls and before the section's end."""
+    json_arguments: bool = True
+    """Whether the arguments are JSON by themselves."""
 
     @property
     def opening(self) -> int:
@@ -77,8 +81,12 @@ class TargetProfile:
     stop_ids: frozenset[int]
     suffixes: Mapping[Mode, tuple[int, ...]] = field(default_factory=dict)
     suffix_texts: Mapping[Mode, str] = field(default_factory=dict)
+    suffixes_after_tool: Mapping[Mode, tuple[int, ...]] = field(default_factory=dict)
+    """Where a prompt that ends with a tool result gets no suffix: the ids it ends with instead."""
     reasoning_start: int | None = None
     reasoning_end: int | None = None
+    reasoning_channel: str | None = None
+    """Name of the channel that holds reasoning, where no pair of ids does."""
     tools: ToolIds | None = None
     prompt_only_ids: frozenset[int] = frozenset()
     bos: int | None = None
@@ -128,21 +136,24 @@ def resolve_profile(
     overrides: Mapping[str, Any] | None = None,
     vocab_size: int,
     stop_token_ids: Iterable[int] = (),
+    rendered: Mapping[Mode, str] | None = None,
 ) -> TargetProfile:
     """Finds a target's ids.
 
     Args:
         tokenizer: any transformers tokenizer.
-        name: a built-in profile; ``auto`` takes the first one whose telling tokens the vocabulary has.
+        name: a built-in profile; ``auto`` takes one whose telling tokens the vocabulary has. Of several the one whose
+            suffixes end what is rendered, thinking first; of those that are equal in this, the first.
         overrides: fields of :class:`ProfileSpec` that replace the built-in ones.
         vocab_size: of the model's config.
         stop_token_ids: the stop set that the engine names; joined with the profile's own stop tokens.
+        rendered: a conversation of one user message as the target's chat template renders it, by thinking mode.
 
     Raises:
         ProfileError: an unknown name or override, a token that the vocabulary lacks, an id beyond ``vocab_size``.
     """
     vocabulary = tokenizer.get_vocab()
-    spec = _overridden(_chosen(vocabulary, name), overrides or {})
+    spec = _overridden(_chosen(vocabulary, name, rendered or {}), overrides or {})
     return _Resolution(spec, tokenizer, vocabulary, vocab_size).profile(frozenset(stop_token_ids))
 
 
@@ -162,12 +173,13 @@ def _named(name: str) -> ProfileSpec:
     return PROFILES[name]
 
 
-def _chosen(vocabulary: Mapping[str, int], name: str) -> ProfileSpec:
+def _chosen(vocabulary: Mapping[str, int], name: str, rendered: Mapping[Mode, str]) -> ProfileSpec:
     if name != "auto":
         return _named(name)
-    for spec in PROFILES.values():
-        if spec.detected_by and all(token in vocabulary for token in spec.detected_by):
-            return spec
+    fitting = [s for s in PROFILES.values() if s.detected_by and all(token in vocabulary for token in s.detected_by)]
+    if fitting:
+        # Members of a family share their tokens and differ in the template's end. Of equals max takes the first.
+        return max(fitting, key=lambda spec: _agreement(spec, rendered))
     known = "; ".join(f"{s.name} by {' '.join(s.detected_by)}" for s in PROFILES.values() if s.detected_by)
     raise ProfileError(
         f"no built-in profile fits this tokenizer's tokens ({known}); name the nearest one as target.profile and"
@@ -176,8 +188,13 @@ def _chosen(vocabulary: Mapping[str, int], name: str) -> ProfileSpec:
     )
 
 
+def _agreement(spec: ProfileSpec, rendered: Mapping[Mode, str]) -> tuple[bool, ...]:
+    """For each mode, whether the rendered prompt ends as the profile says."""
+    return tuple(rendered.get(mode, "").endswith(spec.suffixes.get(mode, "\0")) for mode in MODES)
+
+
 def _overridden(spec: ProfileSpec, overrides: Mapping[str, Any]) -> ProfileSpec:
-    allowed = [key for key in ProfileSpec.model_fields if key not in ("name", "detected_by")]
+    allowed = [key for key in ProfileSpec.model_fields if key not in ("name", "summary", "detected_by")]
     unknown = sorted(set(overrides) - set(allowed))
     if unknown:
         raise ProfileError(
@@ -212,8 +229,10 @@ class _Resolution:
             reasoning_start=self._required(spec.reasoning_start, "reasoning_start"),
             reasoning_end=self._required(spec.reasoning_end, "reasoning_end"),
             tools=self._tools(spec.tools),
+            reasoning_channel=spec.reasoning_channel,
             suffixes={mode: self._suffix(mode, text) for mode, text in spec.suffixes.items()},
             suffix_texts=spec.suffixes,
+            suffixes_after_tool={mode: self._suffix(mode, text) for mode, text in spec.suffixes_after_tool.items()},
             prompt_only_ids=self._required_set(spec.prompt_only, "prompt_only"),
             bos=self._optional(spec.bos),
             eos=self._optional(spec.eos),
@@ -253,8 +272,9 @@ class _Resolution:
     def _tools(self, tools: ToolTokens | None) -> ToolIds | None:
         if tools is None:
             return None
-        ids = {part: self._required(token, "tools") for part, token in tools.model_dump().items()}
-        return ToolIds(**ids)  # type: ignore[arg-type] # call begin and end are required by the model
+        names = tools.model_dump(exclude={"text_between", "json_arguments"})
+        ids = {part: self._required(token, "tools") for part, token in names.items()}
+        return ToolIds(**ids, text_between=tools.text_between, json_arguments=tools.json_arguments)  # type: ignore[arg-type] # call begin and end are required by the model
 
     def _turns(self, turns: Mapping[str, Iterable[str]]) -> dict[int, frozenset[int]]:
         begins = ((self._required(begin, "turns"), ends) for begin, ends in turns.items())

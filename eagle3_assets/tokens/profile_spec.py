@@ -3,12 +3,13 @@
 What belongs here: the form of a description. Not here: the descriptions themselves, their resolution to ids.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Mode = Literal["thinking", "no_thinking"]
 """What a prompt's end leaves to the target: to reason, or to answer at once."""
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class ToolTokens(BaseModel):
@@ -21,6 +22,10 @@ class ToolTokens(BaseModel):
     argument_begin: str | None = None
     call_end: str
     section_end: str | None = None
+    text_between: bool = False
+    """Whether the target writes ordinary text, such as a newline, between calls and before the section's end."""
+    json_arguments: bool = True
+    """Whether the arguments are JSON by themselves, not within other text such as a fence."""
 
 
 class ProfileSpec(BaseModel):
@@ -29,11 +34,20 @@ class ProfileSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
+    summary: str = Field("", description="The targets it is for, and what is odd about them.")
     detected_by: tuple[str, ...] = Field((), description="Tokens which together tell this family from the others.")
     stop: tuple[str, ...] = Field((), description="Tokens that end an output.")
     suffixes: dict[Mode, str] = Field(default_factory=dict, description="Text that ends a prompt, by thinking mode.")
+    suffixes_after_tool: dict[Mode, str] = Field(
+        default_factory=dict,
+        description="Text that ends a prompt whose last message is a tool result, where `suffixes` is not added then.",
+    )
     reasoning_start: str | None = None
     reasoning_end: str | None = None
+    reasoning_channel: str | None = Field(
+        None,
+        description="Channel that holds reasoning, where no pair of tokens does; laws of reasoning do not read it.",
+    )
     tools: ToolTokens | None = None
     prompt_only: tuple[str, ...] = Field((), description="Role and turn tokens which the target itself never writes.")
     bos: str | None = None

@@ -163,6 +163,9 @@ class PartitionLaw(Law):
 
 def needs_reasoning(context: Context) -> str | None:
     """Condition of the laws about reasoning."""
+    channel = context.profile.reasoning_channel
+    if channel is not None:
+        return f"the profile {context.profile.name!r} has reasoning in the channel {channel!r}, not between two tokens"
     if context.profile.reasoning_start is None or context.profile.reasoning_end is None:
         return f"the profile {context.profile.name!r} describes no reasoning"
     return None

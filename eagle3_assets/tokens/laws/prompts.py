@@ -99,24 +99,33 @@ def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJud
 
 
 def judge_prompt_suffix(batch: Batch) -> RowJudgement:
-    """Compares each prompt's end with the suffix of its thinking mode."""
-    suffixes = batch.context.profile.suffixes
+    """Compares each prompt's end with the suffix of its thinking mode and, where it matters, of its last message."""
+    profile = batch.context.profile
+    suffixes, after_tool = profile.suffixes, profile.suffixes_after_tool
     thinking = batch.column("thinking", pl.Boolean)
     judged, missing = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
-    wrong = np.zeros(len(batch), np.bool_)
+    wrong, needless = np.zeros((2, len(batch)), np.bool_)
     modes: tuple[tuple[bool, Mode], ...] = ((True, "thinking"), (False, "no_thinking"))
     for flag, mode in modes:
         if mode in suffixes:
             rows = (thinking == flag).fill_null(value=False).to_numpy()
             judged |= rows
-            wrong |= rows & ~batch.prompt.ends_with(suffixes[mode])
+            right = batch.prompt.ends_with(suffixes[mode])
+            if mode in after_tool:
+                right |= batch.prompt.ends_with(after_tool[mode])
+                needless |= rows & batch.prompt.ends_with((*after_tool[mode], *suffixes[mode]))
+            wrong |= rows & ~right
     missing |= thinking.is_null().to_numpy()
 
     def detail(row: int) -> str:
         mode: Mode = "thinking" if thinking[row] else "no_thinking"
-        return _suffix_difference(batch.prompt.row(row).tolist(), suffixes[mode], mode, batch.context.profile)
+        return _suffix_difference(batch.prompt.row(row).tolist(), suffixes[mode], mode, profile)
 
-    return RowJudgement(judged, (find(wrong, detail, batch.prompt.lengths - 1),), missing=missing)
+    def after_result(row: int) -> str:
+        return f"ends with the suffix of mode {'thinking' if thinking[row] else 'no_thinking'} after a tool result"
+
+    last = batch.prompt.lengths - 1
+    return RowJudgement(judged, (find(wrong, detail, last), find(needless, after_result, last)), missing=missing)
 
 
 def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, profile: TargetProfile) -> str:
@@ -208,7 +217,7 @@ PROMPTS_REFUSED = PartitionLaw(
 
 PROMPT_SUFFIX = RowLaw(
     name="prompt_suffix",
-    definition="The prompt ends with the exact generation suffix of its thinking mode.",
+    definition="The prompt ends with the exact generation suffix of its thinking mode and last message.",
     asset="tokenized_prompts",
     effect="quarantine",
     meaning="The target would not answer in the place where it answers in production, so a drafter would learn other"

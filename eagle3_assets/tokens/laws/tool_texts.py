@@ -140,14 +140,14 @@ def _needs_call_form(context: Context) -> str | None:
 
 
 def _needs_json(context: Context) -> str | None:
-    lacking = _needs_tool_texts(context)
-    if lacking is None and context.profile.tools is not None and context.profile.tools.argument_begin is None:
-        lacking = (
-            None
-            if context.profile.tool_call_json
-            else f"the profile {context.profile.name!r} does not say that calls are JSON"
-        )
-    return lacking
+    profile, lacking = context.profile, _needs_tool_texts(context)
+    if lacking is not None or profile.tools is None:
+        return lacking
+    if not profile.tools.json_arguments:
+        return f"the profile {profile.name!r} has arguments within other text"
+    if profile.tools.argument_begin is None and not profile.tool_call_json:
+        return f"the profile {profile.name!r} does not say that calls are JSON"
+    return None
 
 
 def _needs_declared_names(context: Context) -> str | None:

@@ -40,6 +40,8 @@ class _Grammar:
             adjacent[opening, call] = adjacent[end, call] = True
         if closing != end:
             adjacent[end, closing] = True
+        if tools.text_between and opening != call:
+            apart[end, [call, closing]] = True
         for outside in (_OUTSIDE, closing):
             adjacent[outside, [_OUTSIDE, opening]] = apart[outside, [_OUTSIDE, opening]] = True
         closed = np.zeros(size, np.bool_)
