@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eagle3_assets.generation.errors import JournalError
@@ -40,6 +41,9 @@ MOST_UNSYNCED = 64
 
 Row = dict[str, Any]
 
+_IDS = ("prompt_ids", "output_ids")
+"""Lists of integers."""
+
 
 class Header(BaseModel):
     """The journal's first record."""
@@ -53,8 +57,16 @@ class Header(BaseModel):
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One record as one line of ASCII, so that any text survives, lone surrogates and line separators too."""
-    return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+    """One record as one line of ASCII, so that any text survives, lone surrogates and line separators too.
+
+    Ids are most of a row, and :mod:`msgspec` writes them twenty times faster than :mod:`json`, which keeps what is no
+    plain JSON: a lone surrogate, a number that is none.
+    """
+    ids = {name: record[name] for name in _IDS if isinstance(record.get(name), list)}
+    rest = {name: value for name, value in record.items() if name not in ids}
+    line = [json.dumps(rest, separators=(",", ":")).encode("ascii")[:-1]]
+    line += [b',"%b":%b' % (name.encode(), msgspec.json.encode(values)) for name, values in ids.items()]
+    return b"".join(line) + b"}\n"
 
 
 def decode(line: bytes) -> Row | None:
@@ -62,9 +74,12 @@ def decode(line: bytes) -> Row | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        record = json.loads(line)
-    except ValueError:
-        return None
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
     if not isinstance(record, dict):
         return None
     match record.get("kind"):

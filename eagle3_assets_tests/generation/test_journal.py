@@ -47,9 +47,12 @@ def filled(directory: Path, count: int) -> None:
             journal.append(row(key(number), output_ids=[number] * 20))
 
 
-@given(st.dictionaries(st.text(max_size=5), ROWS, max_size=3), KEYS)
-def test_any_record_survives_the_codec(extra: dict[str, Any], name: bytes) -> None:
-    record = {"kind": "row", **row(name, extra=extra)}
+ANYTHING = st.floats(allow_nan=False) | st.integers() | st.text(st.characters(exclude_categories=()), max_size=5)
+
+
+@given(st.dictionaries(st.text(max_size=5), ROWS | ANYTHING, max_size=3), KEYS, st.lists(st.integers(-(2**31), 2**31)))
+def test_any_record_survives_the_codec(extra: dict[str, Any], name: bytes, ids: list[int]) -> None:
+    record = {"kind": "row", **row(name, extra=extra, output_ids=ids, prompt_ids=None)}
     line = encode(record)
     assert line.count(b"\n") == 1 and decode(line) == record
     for cut in range(len(line)):
