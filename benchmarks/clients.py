@@ -1,9 +1,9 @@
 """The clients that are compared, each run as a process of its own that measures itself.
 
-What belongs here: the whole generation path of this project, a bare aiohttp loop, a plain pool of threads. Not here:
-which of them run with which figures, and the report (``client_cost``).
+What belongs here: the whole generation path of this project, a bare aiohttp loop, a plain pool of threads, and a run of
+the job through Dagster. Not here: which of them run with which figures, and the report (``client_cost``).
 
-Usage: python -m benchmarks.clients {ours,bare,threads} URL PROMPTS IN_FLIGHT
+Usage: python -m benchmarks.clients {ours,bare,threads,dagster} URL PROMPTS IN_FLIGHT
 It prints one JSON object. PROMPTS is a directory that ``write_prompts`` filled.
 """
 
@@ -161,10 +161,38 @@ def threads(url: str, prompts: Path, in_flight: int, work: Path) -> tuple[int, f
     return done, time.monotonic() - began
 
 
+def dagster(url: str, prompts: Path, in_flight: int, work: Path) -> tuple[int, float]:  # noqa: ARG001
+    """The whole job on one row of the demo's prompts, as ``eagle3-assets materialize`` runs it: what a run costs.
+
+    The answers are no tokens of the demo's target, so the laws find much to say, as they do on any broken data.
+    """
+    import dagster as dg
+
+    from eagle3_assets.config import load_config
+    from eagle3_assets.project import Project
+    from eagle3_assets.running import materialize
+
+    config = work / "eagle3.yaml"
+    engine = {"kind": "sglang", "endpoints": [url], "max_in_flight": in_flight}
+    row = {"messages": [{"role": "user", "content": "Hello!"}]}
+    (work / "prompts.jsonl").write_text(json.dumps(row) + "\n")
+    dataset = {"name": "d", "source": "prompts.jsonl", "sampling": {"max_new_tokens": 512}}
+    storage = {"root": str(work / "data")}
+    values = {"target": {"model": "demo"}, "engine": engine, "storage": storage, "datasets": [dataset]}
+    config.write_text(json.dumps(values))  # which is YAML too
+    (work / "instance").mkdir()
+    overrides = {"telemetry": {"enabled": False}}
+    began = time.monotonic()
+    with dg.DagsterInstance.local_temp(str(work / "instance"), overrides=overrides) as instance:
+        (run,) = materialize(Project(load_config(config)), ["d"], instance)
+    return run.generated or 0, time.monotonic() - began
+
+
 CLIENTS: dict[str, Callable[[str, Path, int, Path], tuple[int, float]]] = {
     "ours": ours,
     "bare": bare,
     "threads": threads,
+    "dagster": dagster,
 }
 """Each takes URL, prompts, requests in flight and a directory to write to, and returns how many samples it got and the
 seconds from the first request to the last answer."""
@@ -179,7 +207,7 @@ def measured(client: str, url: str, prompts: Path, in_flight: int) -> dict[str, 
     """
     with tempfile.TemporaryDirectory() as work:
         import aiohttp  # noqa: F401 - importing is no part of a client's work
-        import polars  # noqa: F401, ICN001
+        import polars  # noqa: F401
 
         import eagle3_assets.engines.sglang
         import eagle3_assets.generation.loop  # noqa: F401
@@ -191,7 +219,7 @@ def measured(client: str, url: str, prompts: Path, in_flight: int) -> dict[str, 
         "samples": samples,
         "seconds": seconds,
         "whole_seconds": whole,
-        "cpu_ms": 1000 * cpu / samples,
+        "cpu_ms": 1000 * cpu / max(samples, 1),
         "peak_mib": _peak_mib(),
     }
 

@@ -8,8 +8,8 @@ What belongs here: one writer's lock, appending, recovery after a crash, finding
     {"kind": "row", "request_key": ..., "status": ..., ...}
 
 A row is acknowledged when ``append`` returns: from then on it survives the end of the process, however sudden. Against
-a power failure it is safe after the next group commit. One begins 16 rows or one second later at most, in a thread beside
-the work, since a disk takes a millisecond or ten for it; while it lasts, up to 64 rows may be without one.
+a power failure it is safe after the next group commit. One begins 16 rows or one second later at most, in a thread
+beside the work, since a disk takes a millisecond or ten for it; while it lasts, up to 64 rows may be without one.
 """
 
 import errno

@@ -304,6 +304,7 @@ class _Window:
 
     def _retrying(self) -> AsyncRetrying:
         """How requests are sent again; for one request after another, not for two at once."""
+
         def count(_: RetryCallState) -> None:
             self.tracker.retries += 1
 

@@ -1,6 +1,7 @@
 """How many requests one server gets at once.
 
-What belongs here: slow start, additive increase, multiplicative decrease. Not here: which server gets a request (``pool``).
+What belongs here: slow start, additive increase, multiplicative decrease. Not here: which server gets a request
+(``pool``).
 """
 
 UNTOLD_START = 32
