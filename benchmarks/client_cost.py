@@ -50,7 +50,7 @@ Clients:
 
 {speed}
 
-*Of ideal*: of `in flight / latency`, which is the sum of the latencies that the server drew over the requests in flight.
+*Of ideal*: of `in flight / latency`, where latency is the mean of those that the server drew.
 *Samples/s* is of asking alone. *CPU* is of all threads, user and system, and has everything in it: reading prompts,
 journal, sealing; Python's imports are left out for every client. *Heavy tail*: lognormal with the same mean, sigma 1.
 *Mock* and *others* are the processor cores that the server and everything else on the machine used meanwhile: where all
@@ -145,6 +145,12 @@ def mock_server(case: Case) -> Iterator[tuple[str, int]]:
             server.stdin.close()
 
 
+def drawn(url: str) -> dict[str, float]:
+    """What a mock server was asked since the last call; see ``mock_server.Latency.drawn``."""
+    with urllib.request.urlopen(f"{url}/drawn") as reply:  # noqa: S310 - our own server
+        return dict(json.loads(reply.read()))
+
+
 def measure(case: Case, prompts: Path) -> Iterator[Result]:
     """Runs the clients of one case."""
     with mock_server(case) as (url, pid):
@@ -157,13 +163,11 @@ def measure(case: Case, prompts: Path) -> Iterator[Result]:
             figures = json.loads(done.stdout.splitlines()[-1])
             mock, own = _process_s(pid) - mock, _children_s() - own
             others = max(0.0, _busy_s() - busy - mock - own) / (time.monotonic() - began)
-            with urllib.request.urlopen(f"{url}/drawn") as reply:  # noqa: S310 - our own server
-                drawn = float(reply.read())
             yield Result(
                 case,
                 client,
                 **figures,
-                ideal_s=drawn / case.in_flight,
+                ideal_s=drawn(url)["seconds"] / case.in_flight,
                 mock_cores=mock / figures["seconds"],
                 other_cores=others,
             )

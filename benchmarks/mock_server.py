@@ -105,16 +105,23 @@ class Latency:
         draws = [mean_s * math.exp(sigma * numbers.gauss(0, 1)) for _ in range(LATENCIES)]
         scale = mean_s * LATENCIES / sum(draws) if mean_s else 0.0
         self._draws = [draw * scale for draw in draws]
-        self.total_s = 0.0
-        """Of all answers so far; shared by the requests in flight, it is the least time a client can need."""
-        self.answers = 0
+        self._total_s, self._requests = 0.0, 0
 
     def of(self, number: int) -> float:
         """Seconds to wait before the answer that a number stands for."""
         seconds = self._draws[(number >> 16) % LATENCIES]
-        self.total_s += seconds
-        self.answers += 1
+        self._total_s += seconds
+        self._requests += 1
         return seconds
+
+    def drawn(self) -> dict[str, float]:
+        """``requests`` since the last call, and ``seconds``, the sum of their latencies.
+
+        Shared by the requests in flight, that is the least time a client can need.
+        """
+        drawn = {"requests": self._requests, "seconds": self._total_s}
+        self._total_s, self._requests = 0.0, 0
+        return drawn
 
 
 class Connection(asyncio.Protocol):
@@ -158,8 +165,7 @@ class Connection(asyncio.Protocol):
         elif path == b"/v1/chat/completions":
             number, reply = crc32(body), self._answers.chat()
         elif path == b"/drawn":
-            drawn, self._latency.total_s = self._latency.total_s, 0.0
-            return self._write(b"%f" % drawn)
+            return self._write(json.dumps(self._latency.drawn()).encode())
         else:
             page = self._answers.page(path)
             return self._send(_LOST) if page is None else self._write(page)
