@@ -8,7 +8,8 @@ What belongs here: one writer's lock, appending, recovery after a crash, finding
     {"kind": "row", "request_key": ..., "status": ..., ...}
 
 A row is acknowledged when ``append`` returns: from then on it survives the end of the process, however sudden. Against
-a power failure it is safe after the next group commit, at most 16 rows or one second later.
+a power failure it is safe after the next group commit. One begins 16 rows or one second later at most, in a thread
+beside the work, since a disk takes a millisecond or ten for it; while it lasts, up to 64 rows may be without one.
 """
 
 import errno
@@ -19,11 +20,13 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from eagle3_assets.generation.errors import JournalError
@@ -34,8 +37,13 @@ FILE = "journal.jsonl"
 LOCK = "journal.lock"
 SYNC_RECORDS = 16
 SYNC_SECONDS = 1.0
+MOST_UNSYNCED = 64
+"""Rows that may wait for a slow disk; then ``append`` waits too."""
 
 Row = dict[str, Any]
+
+_IDS = ("prompt_ids", "output_ids")
+"""Lists of integers."""
 
 
 class Header(BaseModel):
@@ -50,8 +58,16 @@ class Header(BaseModel):
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One record as one line of ASCII, so that any text survives, lone surrogates and line separators too."""
-    return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+    """One record as one line of ASCII, so that any text survives, lone surrogates and line separators too.
+
+    Ids are most of a row, and :mod:`msgspec` writes them twenty times faster than :mod:`json`, which keeps what is no
+    plain JSON: a lone surrogate, a number that is none.
+    """
+    ids = {name: record[name] for name in _IDS if isinstance(record.get(name), list)}
+    rest = {name: value for name, value in record.items() if name not in ids}
+    line = [json.dumps(rest, separators=(",", ":")).encode("ascii")[:-1]]
+    line += [b',"%b":%b' % (name.encode(), msgspec.json.encode(values)) for name, values in ids.items()]
+    return b"".join(line) + b"}\n"
 
 
 def decode(line: bytes) -> Row | None:
@@ -59,9 +75,12 @@ def decode(line: bytes) -> Row | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        record = json.loads(line)
-    except ValueError:
-        return None
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
     if not isinstance(record, dict):
         return None
     match record.get("kind"):
@@ -147,6 +166,10 @@ class Journal:
         self._end = 0
         self._unsynced = 0
         self._synced_at = time.monotonic()
+        self._committer = ThreadPoolExecutor(1, "journal")
+        self._commit: Future[None] | None = None
+        self._committing = 0
+        """Rows that the commit under way is for."""
         self._reader: BinaryIO | None = None
         self._file = self._lock = -1
         try:
@@ -208,9 +231,10 @@ class Journal:
         return record
 
     def begin(self, identity: Identity, *, fresh: bool) -> None:
-        """Writes the header of an empty journal."""
+        """Writes the header of an empty journal, and commits it."""
         self.header = Header(id=uuid.uuid4().hex, identity=identity, fresh=fresh)
         self._write(encode({"kind": "header", **self.header.model_dump(mode="json")}))
+        self.sync()
 
     def note_environment(self, name: str, environment: Mapping[str, Any]) -> None:
         """Says which environment the rows from here on belong to."""
@@ -233,23 +257,29 @@ class Journal:
         self.sync_if_due()
 
     def sync_if_due(self) -> None:
-        """Commits where 16 rows or one second have passed since the last commit."""
+        """Begins a commit where 16 rows or one second have passed since the last one began.
+
+        Raises:
+            JournalError: the disk reported an error at the commit before; its rows may not survive a power failure.
+        """
+        if self._commit is not None:
+            if not self._commit.done() and self._unsynced + self._committing < MOST_UNSYNCED:
+                return
+            self._end_commit()
         late = time.monotonic() - self._synced_at >= SYNC_SECONDS
         if self._unsynced >= SYNC_RECORDS or (self._unsynced and late):
-            self.sync()
+            self._begin_commit()
 
     def sync(self) -> None:
-        """Commits to the disk.
+        """Commits to the disk, and waits for it.
 
         Raises:
             JournalError: the disk reports an error; rows since the last commit may not survive a power failure.
         """
-        try:
-            getattr(os, "fdatasync", os.fsync)(self._file)
-        except OSError as error:
-            raise self._error("cannot be committed to disk", error) from error
-        self._unsynced = 0
-        self._synced_at = time.monotonic()
+        if self._commit is not None:
+            self._end_commit()
+        self._begin_commit()
+        self._end_commit()
 
     def discard(self) -> None:
         """Deletes the records: they are all in a sealed file."""
@@ -287,13 +317,27 @@ class Journal:
             self._reader.close()
             self._reader = None
         try:
-            if self._file >= 0 and self._unsynced:
+            if self._file >= 0 and (self._unsynced or self._commit):
                 self.sync()
         finally:
+            self._committer.shutdown()
             for handle in (self._file, self._lock):
                 if handle >= 0:
                     os.close(handle)
             self._file = self._lock = -1
+
+    def _begin_commit(self) -> None:
+        self._committing, self._unsynced = self._unsynced, 0
+        self._synced_at = time.monotonic()
+        self._commit = self._committer.submit(getattr(os, "fdatasync", os.fsync), self._file)
+
+    def _end_commit(self) -> None:
+        commit, self._commit, self._committing = self._commit, None, 0
+        try:
+            if commit is not None:
+                commit.result()
+        except OSError as error:
+            raise self._error("cannot be committed to disk", error) from error
 
     def _forget(self) -> None:
         if self._reader is not None:
@@ -329,8 +373,10 @@ class Journal:
                 record = decode(line)
                 if record is None:
                     first_bad, bad, bad_bytes = first_bad or number, bad + 1, bad_bytes + len(line)
-                # A crash can only spoil the end, and no more of it than one commit holds.
-                if (record is not None and bad) or bad > SYNC_RECORDS:
+                # A crash can only spoil the end, and no more of it than may be without a commit. The header has a
+                # commit of its own, so a file that begins with something else is not ours.
+                foreign = self.header is None and number > 1
+                if bad and (record is not None or bad > MOST_UNSYNCED or foreign):
                     raise JournalError(
                         f"{self.path}: line {first_bad} is damaged, and not by an unfinished write at the end. Nothing "
                         f"was changed. Remove the damaged lines to have their prompts asked again, or move the file "

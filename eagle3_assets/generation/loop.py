@@ -277,17 +277,18 @@ class _Window:
             self.journal.sync()
 
     async def _worker(self, work: Iterator[tuple[Prompt, str]]) -> None:
+        retrying = self._retrying()  # made once a worker, since making it is a cost that counts
         for prompt, key in work:
-            await self._finish(prompt, key)
+            await self._finish(prompt, key, retrying)
 
-    async def _finish(self, prompt: Prompt, key: str) -> None:
+    async def _finish(self, prompt: Prompt, key: str, retrying: AsyncRetrying) -> None:
         """Brings one prompt to its end: a row in the journal."""
         ids = prompt.prompt_ids or []
         failure = unsendable(ids, self.description)
         attempts = 0
         if failure is None:
             request = request_for(key, prompt.sample_id, ids, self.sampling, self.logprob_share)
-            reply, attempts = await self._ask(request)
+            reply, attempts = await self._ask(request, retrying)
             failure = reply if isinstance(reply, Failure) else unusable(reply)
             if failure is None and isinstance(reply, Generation):
                 self.journal.append(generated_row(request, reply, self.environment, attempts))
@@ -301,11 +302,11 @@ class _Window:
             self.tracker.finished(0, failure.kind)
         await asyncio.sleep(0)  # a long run of prompts that are never sent must not hold up the answers to others
 
-    async def _ask(self, request: Request) -> tuple[Generation | Failure, int]:
+    async def _ask(self, request: Request, retrying: AsyncRetrying) -> tuple[Generation | Failure, int]:
         """The engine's reply, or why there is none, and how many times the request was sent."""
         attempts = 0
         try:
-            async for attempt in self._attempts():
+            async for attempt in retrying:
                 with attempt:
                     attempts += 1
                     self.tracker.in_flight += 1
@@ -324,7 +325,9 @@ class _Window:
             raise self._stopped(error) from error
         raise AssertionError("tenacity ends in a return or an error")
 
-    def _attempts(self) -> AsyncRetrying:
+    def _retrying(self) -> AsyncRetrying:
+        """How requests are sent again; for one request after another, not for two at once."""
+
         def count(_: RetryCallState) -> None:
             self.tracker.retries += 1
 

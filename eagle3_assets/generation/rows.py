@@ -111,7 +111,7 @@ def unusable(generation: Generation) -> Failure | None:
         )
     for name in ("completion_tokens", "prompt_tokens", "cached_tokens", "finish_length"):
         count = getattr(generation, name)
-        if count is not None and _first_outside([count], 0, MAX_ID + 1) is not None:
+        if count is not None and not (isinstance(count, int) and 0 <= count <= MAX_ID):
             return Failure("unusable reply", f"its {name} is {count!r}")
     return None
 

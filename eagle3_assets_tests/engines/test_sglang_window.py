@@ -16,6 +16,17 @@ def test_it_starts_from_what_the_server_tells_within_bounds() -> None:
     assert (Window(48, 512).limit, Window(48, 512).ceiling) == (48, 512)
 
 
+def test_it_doubles_until_the_server_first_has_too_much() -> None:
+    window = Window(None, None)
+    answers(window, 32)
+    assert window.limit == 64
+    answers(window, 64)
+    assert window.limit == 128
+    window.overloaded(window.epoch)
+    answers(window, 64)
+    assert window.limit == 65
+
+
 def test_requests_that_were_in_flight_together_halve_it_once() -> None:
     window = Window(64, None)
     assert [window.overloaded(0) for _ in range(64)].count(True) == 1

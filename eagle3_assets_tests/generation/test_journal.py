@@ -2,11 +2,13 @@
 
 import errno
 import os
+import queue
 import re
 import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eagle3_assets.generation.errors import JournalError
-from eagle3_assets.generation.journal import FILE, Journal, decode, encode, read_unfinished
+from eagle3_assets.generation.journal import FILE, MOST_UNSYNCED, Journal, decode, encode, read_unfinished
 from eagle3_assets_tests.generation.fake import IDENTITY
 
 KEYS = st.binary(min_size=16, max_size=16)
@@ -45,9 +47,12 @@ def filled(directory: Path, count: int) -> None:
             journal.append(row(key(number), output_ids=[number] * 20))
 
 
-@given(st.dictionaries(st.text(max_size=5), ROWS, max_size=3), KEYS)
-def test_any_record_survives_the_codec(extra: dict[str, Any], name: bytes) -> None:
-    record = {"kind": "row", **row(name, extra=extra)}
+ANYTHING = st.floats(allow_nan=False) | st.integers() | st.text(st.characters(exclude_categories=()), max_size=5)
+
+
+@given(st.dictionaries(st.text(max_size=5), ROWS | ANYTHING, max_size=3), KEYS, st.lists(st.integers(-(2**31), 2**31)))
+def test_any_record_survives_the_codec(extra: dict[str, Any], name: bytes, ids: list[int]) -> None:
+    record = {"kind": "row", **row(name, extra=extra, output_ids=ids, prompt_ids=None)}
     line = encode(record)
     assert line.count(b"\n") == 1 and decode(line) == record
     for cut in range(len(line)):
@@ -151,10 +156,10 @@ def test_damage_in_the_middle_is_reported_and_nothing_is_changed(tmp_path: Path)
 
 def test_a_file_that_is_no_journal_is_not_emptied(tmp_path: Path) -> None:
     path = tmp_path / FILE
-    path.write_text("somebody's notes\n" * 50)
+    path.write_text("somebody's notes\n" * 2)
     with pytest.raises(JournalError, match="line 1 is damaged"):
         Journal(tmp_path)
-    assert path.read_text() == "somebody's notes\n" * 50
+    assert path.read_text() == "somebody's notes\n" * 2
 
 
 def test_a_journal_of_another_version_is_named(tmp_path: Path) -> None:
@@ -250,23 +255,95 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path, m
         Journal(tmp_path / "journal")
 
 
-def test_commits_come_every_16_rows_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    with Journal(tmp_path) as journal:
-        monkeypatch.setattr(os, "fdatasync", lambda _: synced.append(len(journal)), raising=False)
+class Disk:
+    """A disk whose commits take as long as a test wants."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.ended = queue.Queue[int](), threading.Semaphore(0)
+        monkeypatch.setattr(os, "fdatasync", self._commit, raising=False)
         monkeypatch.setattr("eagle3_assets.generation.journal.SYNC_SECONDS", 1e9)
+
+    def _commit(self, handle: int) -> None:
+        self.begun.put(os.fstat(handle).st_size)
+        assert self.ended.acquire(timeout=20)
+
+    def commits(self) -> list[int]:
+        """Sizes of the file at the commits begun since the last call; waits for one."""
+        sizes = [self.begun.get(timeout=20)]
+        while not self.begun.empty():
+            sizes.append(self.begun.get())
+        return sizes
+
+
+def test_a_commit_begins_after_16_rows_and_holds_up_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    disk.ended.release()
+    with Journal(tmp_path) as journal:
         journal.begin(IDENTITY, fresh=False)
-        for number in range(40):
+        assert disk.commits() == [journal.path.stat().st_size]
+        for number in range(15):
             journal.append(row(key(number)))
-        assert synced == [16, 32]
+        assert disk.begun.empty()
+        journal.append(row(key(15)))
+        size = journal.path.stat().st_size
+        assert disk.commits() == [size]
+        for number in range(16, 40):
+            journal.append(row(key(number)))  # while the commit lasts
+        assert disk.begun.empty() and journal.path.stat().st_size > size
+        disk.ended.release(2)
+        while disk.begun.empty():  # one commit for all that came meanwhile, as soon as the first has ended
+            journal.sync_if_due()
+        assert disk.commits() == [journal.path.stat().st_size]
+        disk.ended.release(2)
+        journal.sync()
+        journal.append(row(key(99)))
+        size = journal.path.stat().st_size
+    assert disk.commits()[-1] == size
+
+
+def test_a_row_is_committed_after_a_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    disk.ended.release(100)
+    with Journal(tmp_path) as journal:
+        journal.begin(IDENTITY, fresh=False)
+        journal.append(row(key(1)))
+        assert len(disk.commits()) == 1
         monkeypatch.setattr("eagle3_assets.generation.journal.SYNC_SECONDS", 0.0)
         journal.sync_if_due()
+        assert disk.commits() == [journal.path.stat().st_size]
+        journal.sync()
+        disk.commits()
         journal.sync_if_due()
-        assert synced == [16, 32, 40]
-        journal.append(row(key(99)))
-        monkeypatch.setattr("eagle3_assets.generation.journal.SYNC_SECONDS", 1e9)
-        journal.append(row(key(100)))
-    assert synced == [16, 32, 40, 41, 42]
+        assert disk.begun.empty()  # nothing is new
+
+
+def test_a_slow_disk_holds_up_the_rows_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    disk.ended.release()
+    with Journal(tmp_path) as journal:
+        journal.begin(IDENTITY, fresh=False)
+        for number in range(MOST_UNSYNCED - 1):
+            journal.append(row(key(number)))
+        appending = threading.Thread(target=journal.append, args=(row(key(999)),))
+        appending.start()
+        appending.join(0.2)
+        assert appending.is_alive()
+        disk.ended.release(100)
+        appending.join(20)
+        assert not appending.is_alive()
+
+
+def test_a_commit_that_fails_beside_the_work_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Journal(tmp_path) as journal:
+        journal.begin(IDENTITY, fresh=False)
+        monkeypatch.setattr(os, "fdatasync", broken, raising=False)
+        with pytest.raises(JournalError, match="cannot be committed to disk: Input/output error"):
+            for number in range(2 * MOST_UNSYNCED):
+                journal.append(row(key(number)))
+        monkeypatch.undo()
 
 
 def test_a_disk_that_cannot_commit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

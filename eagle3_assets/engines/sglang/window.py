@@ -1,6 +1,7 @@
 """How many requests one server gets at once.
 
-What belongs here: additive increase, multiplicative decrease. Not here: which server gets a request (``pool``).
+What belongs here: slow start, additive increase, multiplicative decrease. Not here: which server gets a request
+(``pool``).
 """
 
 UNTOLD_START = 32
@@ -10,7 +11,10 @@ LARGEST = 256
 
 
 class Window:
-    """A limit that halves when the server is overloaded and grows by one after as many answers as it lets through."""
+    """A limit that halves when the server is overloaded, and grows by one after as many answers as it lets through.
+
+    Until the first overload it grows by one with every answer, and so doubles in the time that one answer takes.
+    """
 
     def __init__(self, told: int | None, configured: int | None) -> None:
         """A window at its start.
@@ -33,7 +37,7 @@ class Window:
     def answered(self) -> None:
         """Notes an answer."""
         self._answers += 1
-        if self._answers >= self.limit:
+        if self.epoch == 0 or self._answers >= self.limit:
             self._limit = min(self._limit + 1.0, float(self.ceiling))
             self._answers = 0
 
