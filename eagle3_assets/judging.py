@@ -4,6 +4,7 @@ What belongs here: reading what a judgement compares with, and building its cont
 and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -14,6 +15,7 @@ from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
+from eagle3_assets.prompts.inert import declared_tools, inert_rows
 from eagle3_assets.prompts.render import tokenize_rows
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
@@ -35,6 +37,19 @@ def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> 
     )
 
 
+def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
+    """The same conversations of inert text rendered and tokenized: ``sample_id`` and ``prompt_ids``.
+
+    Without their texts few conversations differ, and each kind is rendered once: so every prompt has its twin.
+    """
+    inert = inert_rows(rows)
+    kinds = inert.unique(["messages", "tools"], maintain_order=True)
+    rendered = kinds.select("messages", "tools", render_rows(target, kinds, thinking=thinking)["prompt_ids"])
+    return inert.join(rendered, on=["messages", "tools"], nulls_equal=True, how="left", maintain_order="left").select(
+        "sample_id", "prompt_ids"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A report, and what it was judged against."""
@@ -51,21 +66,33 @@ def judge_tokenized(
     chosen = sorted(known["sample_id"], key=stable_rank)[:RERENDERED_ROWS]
     again = pl.DataFrame({"sample_id": chosen}, schema={"sample_id": pl.String})
     rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
-    rendered = render_rows(target, rows, thinking=partition.dataset.thinking).select("sample_id", "prompt_ids")
+    thinking = partition.dataset.thinking
+    rendered = render_rows(target, rows, thinking=thinking).select("sample_id", "prompt_ids")
+    inert = [rendered.clear()]
+    tools: dict[str, tuple[str, ...]] = {}
+    for batch in batches(prompts):
+        inert.append(render_inert(target, batch, thinking=thinking))
+        tools |= declared_tools(batch)
     context = _context(
         project,
         partition,
         target,
         # Without ids where the prompt is gone or the template refuses it now: that is no way to be the same.
         rerendered=again.join(rendered, on="sample_id", how="left", maintain_order="left"),
+        inert=pl.concat(inert),
+        tools=tools,
         source_ids=frozenset(prompts.select("sample_id").collect()["sample_id"]),
     )
     return Judged(judge_prompts(batches(tokenized), context), context)
 
 
-def unsendable(project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame) -> pl.DataFrame:
-    """Prompts, tokenized just now, that break a law of their own: ``sample_id``, ``law``, ``reason``."""
-    return prompt_faults(rows, _context(project, partition, target))
+def unsendable(
+    project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame, tokenized: pl.DataFrame
+) -> pl.DataFrame:
+    """Rows of ``prompts``, tokenized just now, that break a law of their own: ``sample_id``, ``law``, ``reason``."""
+    inert = render_inert(target, rows, thinking=partition.dataset.thinking)
+    context = _context(project, partition, target, inert=inert, tools=declared_tools(rows))
+    return prompt_faults(tokenized, context)
 
 
 def judge_raw(
@@ -88,6 +115,8 @@ def _context(
     target: LoadedTarget,
     *,
     rerendered: pl.DataFrame | None = None,
+    inert: pl.DataFrame | None = None,
+    tools: Mapping[str, tuple[str, ...]] | None = None,
     source_ids: frozenset[str] | None = None,
     identity: Identity | None = None,
     current: PromptIndex | None = None,
@@ -103,6 +132,8 @@ def _context(
         tokenizer=target.tokenizer,
         current_prompts=current,
         rerendered_prompts=rerendered,
+        inert_prompts=inert,
+        declared_tools=tools,
         source_sample_ids=source_ids,
         file_identity=FileIdentity(identity.fingerprint, sampling_record(identity)) if identity else None,
         complete_records=True,

@@ -51,7 +51,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
         for rows in batches(prompts):
             tokenized = render_rows(loaded, rows, thinking=partition.dataset.thinking)
-            faults = unsendable(project, partition, loaded, tokenized)
+            faults = unsendable(project, partition, loaded, rows, tokenized)
             parts.append(_marked(tokenized, faults, loaded.context_length))
             versions += TokenColumn.from_series(tokenized["prompt_ids"]).digests()
         result = pl.concat(parts)

@@ -78,6 +78,12 @@ class Batch:
         return self.output.marks(self.context.profile.structural_ids | self.context.all_stop_ids)
 
     @cached_property
+    def output_texts(self) -> list[str | None]:
+        """The outputs decoded, structural tokens in them; see :meth:`Codec.texts`. All None without a tokenizer."""
+        codec = self.context.codec
+        return codec.texts(self.output) if codec is not None else [None] * len(self)
+
+    @cached_property
     def stopped(self) -> Mask:
         """Where the engine says that the target ended its output."""
         return self._finished(*STOPPED)

@@ -11,6 +11,7 @@ from typing import Literal
 import polars as pl
 
 from eagle3_assets.config import LengthBand
+from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 
@@ -67,6 +68,13 @@ class Context:
 
     A sample that was to be rendered again and gave nothing stands there with null ids.
     """
+    inert_prompts: pl.DataFrame | None = None
+    """``sample_id`` and ``prompt_ids`` of the same conversations rendered with every text replaced by inert text.
+
+    Where the template refused that, the ids are null.
+    """
+    declared_tools: Mapping[str, tuple[str, ...]] | None = None
+    """Names of the tools that each sample declares, by sample id; samples without tools may be left out."""
     source_sample_ids: frozenset[str] | None = None
     """Ids of the samples that ``prompts`` holds now."""
     file_identity: FileIdentity | None = None
@@ -74,6 +82,23 @@ class Context:
     complete_records: bool = False
     """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
     that needs it, as one that is only in some rows does anywhere."""
+    sample_rows: int = 1_000
+    """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
+
+    @cached_property
+    def codec(self) -> Codec | None:
+        """The tokenizer, ready to decode and encode."""
+        return Codec(self.tokenizer, self.profile) if self.tokenizer is not None else None
+
+    @cached_property
+    def control_ids(self) -> frozenset[int]:
+        """Ids of the target's own grammar, as far as they are known."""
+        named = frozenset(self.profile.tokens) | self.profile.stop_ids
+        return self.codec.control_ids if self.codec is not None else named
+
+    def label(self, token_id: int) -> str:
+        """An id as people read it."""
+        return self.profile.label(token_id) if self.codec is None else self.codec.label(token_id)
 
     @cached_property
     def recorded_stop_ids(self) -> frozenset[int]:

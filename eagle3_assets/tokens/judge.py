@@ -14,6 +14,7 @@ from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
 from eagle3_assets.tokens.safe_text import visible
@@ -101,6 +102,7 @@ class _Tally:
     violations: int = 0
     warnings: int = 0
     recorded: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     missing: list[_Finding] = field(default_factory=list)
     findings: list[_Finding] = field(default_factory=list)
 
@@ -113,6 +115,7 @@ class _Tally:
             return
         judgement = self.law.judge(batch)
         self.judged += int(judgement.judged.sum())
+        self.counts.update(judgement.counts)
         self.recorded += int((judgement.judged if judgement.recorded is None else judgement.recorded).sum())
         errors = _rows(judgement.found, "error")
         self.violations += len(errors)
@@ -126,21 +129,23 @@ class _Tally:
             for row in np.flatnonzero(judgement.missing).tolist():
                 self.missing.append(self._finding(batch, places, row, "error", -1, self.law.missing))
 
-    def verdict(self, rows: int, no_rows: str, context: Context) -> Verdict:
-        """The law's verdict after the last batch."""
-        partly = None
+    def verdict(self, rows: int, of: int, no_rows: str, context: Context) -> Verdict:
+        """The law's verdict after the last batch, of a sample of ``rows`` where there are ``of``."""
+        partly = f"judged a sample of {rows:,} of {of:,}" if rows < of else None
         if self.missing and (self.recorded or context.complete_records):
             self.judged += len({f.row for f in self.missing})
             self.violations += len({f.row for f in self.missing})
             self.findings += self.missing
         elif self.missing:
-            partly = self.law.missing
+            partly = "; ".join(filter(None, [partly, self.law.missing]))
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
         if reason is not None:
             return _not_judged(self.law, self.effect, rows, reason)
         share = self.violations / rows
-        status, refuses = _weighed(self.effect, self.violations, self.warnings, share, context.quarantine_limit)
+        remark = self.law.remark(self.judged, self.violations)
+        remarks = self.warnings or remark is not None
+        status, refuses = _weighed(self.effect, self.violations, remarks, share, context.quarantine_limit)
         worst_first = sorted(self.findings, key=lambda f: f.severity != "error" and self.effect != "warn")
         return Verdict(
             law=self.law,
@@ -154,6 +159,8 @@ class _Tally:
             refuses=refuses,
             reason=partly,
             details=tuple(f"{visible(f.sample_id)}: {f.detail}" for f in worst_first[:SHOWN_DETAILS]),
+            figures=dict(self.counts),
+            remark=remark,
         )
 
     def _finding(
@@ -170,17 +177,27 @@ def _judge(
     effects = effective(context.law_effects)
     laws = laws_of(asset)
     tallies = {law.name: _Tally(law, effects[law.name], law.unless(context)) for law in laws if isinstance(law, RowLaw)}
+    at_once = [tally for tally in tallies.values() if not tally.law.sampled]
+    sampled = [tally for tally in tallies.values() if tally.law.sampled and tally.impossible is None]
+    draw = Draw(context.sample_rows, {"sample_id", "finish_type"}.union(*(tally.law.columns for tally in sampled)))
     facts, rows, total = [_FACTS.to_frame()], 0, 0
     for frame in _sliced(batches):
         chosen = candidates(frame)
         facts.append(_facts(frame, context))
         if chosen.any():
-            batch = Batch(frame if chosen.all() else frame.filter(chosen), context)
-            places = (total + np.flatnonzero(chosen)).tolist()
-            for tally in tallies.values():
+            candidate = frame if chosen.all() else frame.filter(chosen)
+            batch, places = Batch(candidate, context), (total + np.flatnonzero(chosen)).tolist()
+            for tally in at_once:
                 tally.add(batch, places)
+            if sampled:
+                draw.add(candidate, places)
         rows += int(chosen.sum())
         total += len(frame)
+    drawn, places = draw.rows()
+    if len(drawn):
+        batch = Batch(drawn, context)
+        for tally in sampled:
+            tally.add(batch, places)
     no_rows = "there is no row with prompt ids" if asset == "tokenized_prompts" else "there is no generated row"
     partition = pl.concat(facts)
     verdicts: list[Verdict] = []
@@ -189,7 +206,8 @@ def _judge(
     for law in laws:
         if isinstance(law, RowLaw):
             tally = tallies[law.name]
-            verdicts.append(tally.verdict(rows, no_rows, context))
+            shown = min(rows, context.sample_rows) if law.sampled else rows
+            verdicts.append(tally.verdict(shown, rows, no_rows, context))
             findings += tally.findings if tally.impossible is None else []
         else:
             place = place or {sample: row for row, sample in enumerate(partition["sample_id"])}
@@ -237,10 +255,10 @@ def _partition_verdict(
     ]
 
 
-def _weighed(effect: Effect, violations: int, warnings: int, share: float, limit: float) -> tuple[Status, bool]:
+def _weighed(effect: Effect, violations: int, remarks: int | bool, share: float, limit: float) -> tuple[Status, bool]:
     """The status that an effect makes of what was found, and whether the partition is refused."""
     if not violations:
-        return ("warned" if warnings else "passed"), False
+        return ("warned" if remarks else "passed"), False
     if effect == "warn" or (effect == "quarantine" and share <= limit):
         return "warned", False
     return "failed", True

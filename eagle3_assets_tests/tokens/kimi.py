@@ -82,7 +82,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     return loaded
 
 
-def call(number: int = 0, name: str = "hello") -> list[int]:
+def call(number: int = 0, name: str = "fetch") -> list[int]:
     """One well-formed tool call."""
     return [CALL_BEGIN, *letters(f"{name}:{number}"), ARG_BEGIN, *letters('{"a":1}'), CALL_END]
 

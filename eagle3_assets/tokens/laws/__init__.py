@@ -5,7 +5,7 @@ What belongs here: the list. To add a law, declare it beside its function in one
 
 from collections.abc import Mapping
 
-from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, tools
+from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, texts, tools
 from eagle3_assets.tokens.laws.base import Asset, Effect, Law, PartitionLaw, RowLaw
 
 __all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
@@ -16,6 +16,8 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.PROMPTS_REFUSED,
     prompts.PROMPT_REPRODUCIBLE,
     prompts.PROMPT_SUFFIX,
+    prompts.PROMPT_INJECTION,
+    prompts.TOOLS_RENDERED,
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
     counts.PROMPT_AS_GENERATED,
     counts.SERVER_SAW_PROMPT,
@@ -31,6 +33,9 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     reasoning.REASONING_NOT_REOPENED,
     reasoning.REASONING_OFF,
     tools.TOOL_GRAMMAR,
+    texts.TEXT_AGREES,
+    texts.NO_REPLACEMENT_CHARACTER,
+    texts.RETOKENIZATION_DRIFT,
     records.LOGPROBS_AGREE,
     records.SAMPLING_RECORDED,
     partition.CONSERVATION,
