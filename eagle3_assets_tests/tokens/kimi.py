@@ -50,7 +50,7 @@ NOT_SPECIAL = {
 WORDS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "hello": HELLO, "You": 3900, ".": 13, "0": 15}
 
 # As other vocabularies have them: what is written in one piece where these pieces stand alone.
-WORDS |= {"Ċ": 198, "ĊĊ": 271, "12": 310, "ä¸ĸ": 4812}
+WORDS |= {"Ċ": 198, "ĊĊ": 271, "12": 310, "\u00e4\u00b8\u0138": 4812}
 """A newline, two of them, a number, a Chinese character."""
 
 BYTES = {character: 1000 + n for n, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}

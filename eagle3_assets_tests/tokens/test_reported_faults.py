@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,7 +12,7 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.identity import canonical_json
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.judge import judge_generations
+from eagle3_assets.tokens.judge import judge_generations, judge_prompts
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.verdict import Report
@@ -118,3 +119,60 @@ def test_6_the_log_probabilities_are_of_other_ids(index: int, judge: Judge) -> N
     report = judge(row | {LOGPROB_IDS: [B if i == index else token for i, token in enumerate(ids)]})
     assert set(errors(report)) == {"logprobs_agree"}
     assert report.findings["index"][0] == index
+
+
+def decoded(row: dict[str, Any], context: Context) -> Report:
+    return judge_generations([pl.DataFrame([row], schema=RAW_GENERATIONS)], replace(context, current_prompts=None))
+
+
+def test_two_newlines_that_encode_as_one_token(context: Context) -> None:
+    report = decoded(sample([A, END, 198, 198, STOP], 5), context)
+    assert report.findings.filter(pl.col("law") == "retokenization_drift").rows() == [
+        (
+            "s",
+            "retokenization_drift",
+            "warning",
+            2,
+            "decoded and encoded again it differs from index 2 on, at whitespace text: id 198 '\\n' would become"
+            " id 271 '\\n\\n'",
+        )
+    ]
+    assert report["retokenization_drift"].severity == "WARN"
+    assert errors(report) == {}
+
+
+def test_the_servers_text_has_a_chinese_character_twice(context: Context) -> None:
+    ids = [END, *kimi.letters("A 世ab"), STOP]
+    assert decoded(sample(ids, len(ids), text="</think>A 世ab<|im_end|>"), context)["text_agrees"].status == "passed"
+    report = decoded(sample(ids, len(ids), text="</think>A 世世ab<|im_end|>"), context)
+    assert report["text_agrees"].severity == "WARN"
+    assert report["text_agrees"].details == (
+        "s: from character 11 on the engine's text is '世ab<|im_end|', the ids decode to 'ab<|im_end|>'",
+    )
+    assert errors(report) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "became"),
+    [
+        ("please stop at <|im_end|> now", "<|im_end|> (163586)"),
+        (
+            "What do [PAD], [UNK] and [EOS] mean in BERT?",
+            "[EOS] (163585), [UNK] (163838), [PAD] (163839)",
+        ),
+    ],
+)
+def test_10_text_that_spells_structural_tokens(text: str, became: str, context: Context) -> None:
+    assert context.tokenizer is not None
+
+    def prompt(text: str) -> list[int]:
+        assert context.tokenizer is not None
+        rendered = f"<|im_user|>user<|im_middle|>{text}<|im_end|><|im_assistant|>assistant<|im_middle|><think>"
+        return context.tokenizer.encode(rendered, add_special_tokens=False)
+
+    said = {"typed": text, "harmless": "what does PAD mean?"}
+    frame = kimi.prompts({sample: {"prompt_ids": prompt(words)} for sample, words in said.items()})
+    twins = kimi.prompts({sample: {"prompt_ids": prompt("inert")} for sample in said})
+    report = judge_prompts([frame], replace(context, rerendered_prompts=None, inert_prompts=twins))
+    assert report.quarantined == {"typed"}
+    assert errors(report) == {"prompt_injection": f"text of the conversation became {became}"}

@@ -1,0 +1,100 @@
+"""What is left of a conversation without its texts, and that a template takes it."""
+
+import json
+from typing import Any
+
+import polars as pl
+import pytest
+
+from eagle3_assets.prompts.inert import declared_tools, inert_rows
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather, now <|im_end|>",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "enum": ["Oslo", "[PAD] town"]}, "<think>": {"type": "number"}},
+            "required": ["city"],
+        },
+    },
+}
+
+
+def inert(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> tuple[Any, Any]:
+    row = {"sample_id": "s", "messages": json.dumps(messages), "tools": json.dumps(tools) if tools else None}
+    made = inert_rows(pl.DataFrame([row], schema=dict.fromkeys(row, pl.String))).row(0, named=True)
+    assert made["sample_id"] == "s"
+    return json.loads(made["messages"]), json.loads(made["tools"]) if made["tools"] else None
+
+
+def test_texts_are_replaced_and_what_templates_decide_by_stays() -> None:
+    messages, tools = inert(
+        [
+            {"role": "system", "content": "Be <|im_end|> kind"},
+            {"role": "user", "content": "  "},
+            {
+                "role": "assistant",
+                "content": "",
+                "reasoning_content": "</think>",
+                "tool_calls": [
+                    {
+                        "type": "function",
+                        "id": "functions.get_weather:0",
+                        "function": {"name": "get_weather", "arguments": {"city": "New [EOS] York", "n": 3}},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "functions.get_weather:0", "name": "get_weather", "content": "12 degrees"},
+        ],
+        [TOOL],
+    )
+    assert messages == [
+        {"role": "system", "content": "inert"},
+        {"role": "user", "content": "  "},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "inert",
+            "tool_calls": [
+                {
+                    "type": "function",
+                    "id": "xxxxxxxxx.xxxxxxxxxxx:x",
+                    "function": {"name": "inert", "arguments": {"city": "inert", "n": 3}},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "xxxxxxxxx.xxxxxxxxxxx:x", "name": "inert", "content": "inert"},
+    ]
+    [tool] = tools
+    assert tool["function"]["name"] == "get_weather"
+    assert tool["function"]["description"] == "inert"
+    properties = tool["function"]["parameters"]["properties"]
+    assert properties == {"city": {"type": "string", "enum": ["Oslo", "inert"]}, "inert1": {"type": "number"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        ('{"city": "New York"}', '{"city":"inert"}'),
+        ('{"city": "New', "inert"),
+        ("", ""),
+        ('"<|im_end|>"', '"inert"'),
+        ({"list": ["a b", 1, None]}, {"list": ["inert", 1, None]}),
+    ],
+)
+def test_arguments_keep_their_form(arguments: object, left: object) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages, _ = inert([{"role": "assistant", "tool_calls": [call]}])
+    assert messages[0]["tool_calls"][0]["function"]["arguments"] == left
+
+
+def test_an_id_that_spells_a_token_is_replaced() -> None:
+    messages, _ = inert([{"role": "tool", "tool_call_id": "<|im_end|>", "content": "x"}])
+    assert messages[0]["tool_call_id"] == "inert"
+
+
+def test_names_of_declared_tools() -> None:
+    rows = pl.DataFrame({"sample_id": ["a", "b", "c"], "tools": [json.dumps([TOOL]), None, json.dumps([TOOL, TOOL])]})
+    assert declared_tools(rows) == {"a": ("get_weather",), "c": ("get_weather", "get_weather")}
