@@ -15,6 +15,9 @@ from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 
+SAMPLE_ROWS = 1_000
+"""Rows of a partition that laws which decode look at, unless they are told otherwise."""
+
 
 @dataclass(frozen=True)
 class PromptIndex:
@@ -82,7 +85,7 @@ class Context:
     complete_records: bool = False
     """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
     that needs it, as one that is only in some rows does anywhere."""
-    sample_rows: int = 1_000
+    sample_rows: int = SAMPLE_ROWS
     """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
 
     @cached_property

@@ -96,6 +96,13 @@ def test_structural_ids_made_of_text_are_never_sent(make_project: ProjectMaker, 
     assert sentence.startswith(f"6 of 9 samples break it (66.67%); first {tokenized['sample_id'][0]}: ")
     assert said(made, "tools_rendered")[0] == "passed"
     assert stored(project, "training_samples").height == 3
+    event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))
+    assert event
+    assert event.asset_materialization
+    shown: Any = event.asset_materialization.metadata
+    drifting = shown["retokenization_drift"].records[-1].data
+    assert drifting == {"begins at": "all", "samples": drifting["samples"], "share": round(drifting["samples"] / 3, 6)}
+    assert shown["retokenization_drift_share"].value == drifting["samples"] / 3
 
 
 def test_a_template_that_drops_the_tools(
