@@ -42,7 +42,8 @@ def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) ->
 
     Without their texts few conversations differ, and each kind is rendered once: so every prompt has its twin.
     """
-    inert = inert_rows(rows)
+    end = target.profile.reasoning_end
+    inert = inert_rows(rows, None if end is None else target.profile.tokens.get(end))
     kinds = inert.unique(["messages", "tools"], maintain_order=True)
     rendered = kinds.select("messages", "tools", render_rows(target, kinds, thinking=thinking)["prompt_ids"])
     return inert.join(rendered, on=["messages", "tools"], nulls_equal=True, how="left", maintain_order="left").select(

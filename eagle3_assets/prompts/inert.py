@@ -16,7 +16,7 @@ INERT = "inert"
 """Stands for every text."""
 
 
-def inert_rows(rows: pl.DataFrame) -> pl.DataFrame:
+def inert_rows(rows: pl.DataFrame, reasoning_end: str | None = None) -> pl.DataFrame:
     """Prompt rows of inert text, in the same order.
 
     Roles, the fields that are there, what is empty, and the structure of tools and arguments stay, since templates
@@ -24,11 +24,14 @@ def inert_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         rows: columns ``sample_id``, ``messages`` and ``tools`` of ``contract.PROMPTS``.
+        reasoning_end: the target's token. An assistant turn with it in its content has reasoning there: it comes back
+            with reasoning of its own, as some templates take it out of the content themselves.
     """
     return rows.select(
         "sample_id",
         messages=pl.Series(
-            [_json([_message(m) for m in json.loads(text)]) for text in rows["messages"]], dtype=pl.String
+            [_json([_message(m, reasoning_end) for m in json.loads(text)]) for text in rows["messages"]],
+            dtype=pl.String,
         ),
         tools=pl.Series([_json(_inert(json.loads(text))) if text else None for text in rows["tools"]], dtype=pl.String),
     )
@@ -41,8 +44,12 @@ def declared_tools(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
     return {sample: names[text] for sample, text in declaring.iter_rows()}
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _FIELDS.get(key, _prose)(value) for key, value in message.items()}
+def _message(message: Mapping[str, Any], reasoning_end: str | None) -> dict[str, Any]:
+    inert = {key: _FIELDS.get(key, _prose)(value) for key, value in message.items()}
+    folded = reasoning_end is not None and reasoning_end in message.get("content", "")
+    if message["role"] == "assistant" and folded:
+        inert.setdefault("reasoning_content", INERT)
+    return inert
 
 
 def _prose(text: str) -> str:

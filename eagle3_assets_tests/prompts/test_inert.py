@@ -5,8 +5,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+import transformers  # noqa: TID253 - tests need not load fast
 
 from eagle3_assets.prompts.inert import declared_tools, inert_rows
+from eagle3_assets.prompts.render import tokenize_rows
+from eagle3_assets_tests.conftest import DEMO
 
 TOOL = {
     "type": "function",
@@ -22,9 +25,11 @@ TOOL = {
 }
 
 
-def inert(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> tuple[Any, Any]:
+def inert(
+    messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, reasoning_end: str | None = None
+) -> tuple[Any, Any]:
     row = {"sample_id": "s", "messages": json.dumps(messages), "tools": json.dumps(tools) if tools else None}
-    made = inert_rows(pl.DataFrame([row], schema=dict.fromkeys(row, pl.String))).row(0, named=True)
+    made = inert_rows(pl.DataFrame([row], schema=dict.fromkeys(row, pl.String)), reasoning_end).row(0, named=True)
     assert made["sample_id"] == "s"
     return json.loads(made["messages"]), json.loads(made["tools"]) if made["tools"] else None
 
@@ -98,3 +103,43 @@ def test_an_id_that_spells_a_token_is_replaced() -> None:
 def test_names_of_declared_tools() -> None:
     rows = pl.DataFrame({"sample_id": ["a", "b", "c"], "tools": [json.dumps([TOOL]), None, json.dumps([TOOL, TOOL])]})
     assert declared_tools(rows) == {"a": ("get_weather",), "c": ("get_weather", "get_weather")}
+
+
+def test_reasoning_inside_the_content_of_a_turn_stays_reasoning() -> None:
+    turns: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "<think>so</think>Well."},
+        {"role": "assistant", "content": "Well."},
+        {"role": "assistant", "content": "</think>", "reasoning_content": ""},
+        {"role": "user", "content": "<think>so</think>"},
+        {"role": "assistant", "tool_calls": []},
+    ]
+    made, _ = inert(turns, reasoning_end="</think>")
+    assert [turn.get("reasoning_content") for turn in made] == ["inert", None, "", None, None]
+    assert made[0]["content"] == "inert"
+    made, _ = inert(turns)
+    assert "reasoning_content" not in made[0]
+
+
+# Like Qwen3's: reasoning in the content is taken out of it.
+SPLITTING = (
+    "{%- for m in messages -%}<|im_user|>{{ m.role }}<|im_middle|>"
+    "{%- set ns = namespace(r=m.reasoning_content or '', c=m.content) -%}"
+    "{%- if m.role == 'assistant' and '</think>' in ns.c -%}"
+    "{%- set ns.r = ns.c.split('</think>')[0] -%}{%- set ns.c = ns.c.split('</think>')[1] -%}{%- endif -%}"
+    "{%- if ns.r -%}<think>{{ ns.r.split('<think>')[-1] }}</think>{%- endif -%}{{ ns.c }}<|im_end|>{%- endfor -%}"
+)
+
+
+@pytest.mark.parametrize(("content", "same"), [("<think>so</think>Well.", True), ("Well <|im_end|>", False)])
+def test_a_template_that_takes_reasoning_out_of_the_content(content: str, same: bool) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO / "model")
+    messages = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": content}])
+    rows = pl.DataFrame(
+        [{"sample_id": "s", "messages": messages, "tools": None}], schema_overrides={"tools": pl.String}
+    )
+    real, twin = (
+        tokenize_rows(tokenizer, frame, thinking=True, chat_template=SPLITTING)["prompt_ids"][0]
+        for frame in (rows, inert_rows(rows, "</think>"))
+    )
+    structural = tokenizer.added_tokens_decoder.keys()
+    assert ([i for i in real if i in structural] == [i for i in twin if i in structural]) == same
