@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from eagle3_assets.config import Eagle3Config, inner_models
 from eagle3_assets.contract import COLUMN_MEANINGS, SCHEMAS
 from eagle3_assets.tokens.builtin_profiles import PROFILES
-from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets.tokens.context import SAMPLE_ROWS
+from eagle3_assets.tokens.laws import LAWS, RowLaw
 from eagle3_assets.tokens.profile_spec import ProfileSpec
 
 HERE = Path(__file__).parent
@@ -47,6 +48,8 @@ def laws_page() -> str:
                 "",
                 f"- Effect: {law.effect}. About: one {law.scope}.",
             ]
+            if isinstance(law, RowLaw) and law.sampled:
+                lines.append(f"- Judged on a sample: the first {SAMPLE_ROWS:,} rows by a stable hash of the sample id.")
             lines += [f"- Broken, it means: {law.meaning}", f"- What to do: {law.remedy}"]
             if law.causes:
                 lines.append(f"- Seen in: {', '.join(law.causes)}")

@@ -4,8 +4,7 @@ What belongs here: reading what a judgement compares with, and building its cont
 and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -17,6 +16,7 @@ from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
+from eagle3_assets.prompts.inert import declared_tools, inert_rows
 from eagle3_assets.prompts.render import tokenize_rows
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
@@ -38,6 +38,20 @@ def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> 
     )
 
 
+def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
+    """The same conversations of inert text rendered and tokenized: ``sample_id`` and ``prompt_ids``.
+
+    Without their texts few conversations differ, and each kind is rendered once: so every prompt has its twin.
+    """
+    end = target.profile.reasoning_end
+    inert = inert_rows(rows, None if end is None else target.profile.tokens.get(end))
+    kinds = inert.unique(["messages", "tools"], maintain_order=True)
+    rendered = kinds.select("messages", "tools", render_rows(target, kinds, thinking=thinking)["prompt_ids"])
+    return inert.join(rendered, on=["messages", "tools"], nulls_equal=True, how="left", maintain_order="left").select(
+        "sample_id", "prompt_ids"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A report, and what it was judged against."""
@@ -54,13 +68,21 @@ def judge_tokenized(
     chosen = sorted(known["sample_id"], key=stable_rank)[:RERENDERED_ROWS]
     again = pl.DataFrame({"sample_id": chosen}, schema={"sample_id": pl.String})
     rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
-    rendered = render_rows(target, rows, thinking=partition.dataset.thinking).select("sample_id", "prompt_ids")
+    thinking = partition.dataset.thinking
+    rendered = render_rows(target, rows, thinking=thinking).select("sample_id", "prompt_ids")
+    inert = [rendered.clear()]
+    tools: dict[str, tuple[str, ...]] = {}
+    for batch in batches(prompts):
+        inert.append(render_inert(target, batch, thinking=thinking))
+        tools |= declared_tools(batch)
     context = _context(
         project,
         partition,
         target,
         # Without ids where the prompt is gone or the template refuses it now: that is no way to be the same.
         rerendered=again.join(rendered, on="sample_id", how="left", maintain_order="left"),
+        inert=pl.concat(inert),
+        tools=tools,
         source_ids=frozenset(prompts.select("sample_id").collect()["sample_id"]),
     )
     return Judged(judge_prompts(batches(tokenized), context), context)
@@ -79,7 +101,9 @@ def tokenize(project: Project, partition: Partition, target: LoadedTarget, rows:
         ``contract.TOKENIZED_PROMPTS``, in the same order.
     """
     tokenized = render_rows(target, rows, thinking=partition.dataset.thinking)
-    faults = prompt_faults(tokenized, _context(project, partition, target))
+    inert = render_inert(target, rows, thinking=partition.dataset.thinking)
+    context = _context(project, partition, target, inert=inert, tools=declared_tools(rows))
+    faults = prompt_faults(tokenized, context)
     return _marked(tokenized, faults, target.context_length)
 
 
@@ -107,7 +131,7 @@ def judge_raw(
     """
     identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
     index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
-    tools = None if prompts is None else declared_tools(prompts)
+    tools = None if prompts is None else declared_tools(prompts.select("sample_id", "tools").collect())
     context = _context(project, partition, target, identity=identity, current=index, tools=tools)
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
 
@@ -129,29 +153,17 @@ def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) 
     )
 
 
-def declared_tools(prompts: pl.LazyFrame) -> dict[str, tuple[str, ...]]:
-    """Names of the tools that each of ``prompts`` declares, by sample id."""
-    rows = prompts.select("sample_id", "tools").collect()
-    # Many samples share their tools: each list is read once.
-    names = {text: tuple(_tool_names(text)) for text in rows["tools"].unique().to_list()}
-    return {sample: names[text] for sample, text in rows.iter_rows()}
-
-
-def _tool_names(tools: str | None) -> Iterator[str]:
-    for tool in json.loads(tools) if tools else ():
-        yield tool["function"]["name"]
-
-
 def _context(
     project: Project,
     partition: Partition,
     target: LoadedTarget,
     *,
     rerendered: pl.DataFrame | None = None,
+    inert: pl.DataFrame | None = None,
+    tools: Mapping[str, tuple[str, ...]] | None = None,
     source_ids: frozenset[str] | None = None,
     identity: Identity | None = None,
     current: PromptIndex | None = None,
-    tools: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Context:
     dataset = partition.dataset
     return Context(
@@ -164,6 +176,7 @@ def _context(
         tokenizer=target.tokenizer,
         current_prompts=current,
         rerendered_prompts=rerendered,
+        inert_prompts=inert,
         source_sample_ids=source_ids,
         declared_tools=tools,
         file_identity=FileIdentity(identity.fingerprint, sampling_record(identity), identity.weights)

@@ -22,8 +22,10 @@ from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.anatomy import anatomy
 from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, has_output, output_facts
+from eagle3_assets.tokens.laws.texts import DRIFT_KINDS
 from eagle3_assets.tokens.safe_text import markdown_block, markdown_code
 from eagle3_assets.tokens.strata import choose
+from eagle3_assets.tokens.verdict import Verdict
 
 SHOWN = 5
 LINE = 90
@@ -67,12 +69,40 @@ def build(project: Project) -> dg.AssetsDefinition:
             metadata={
                 **shown,
                 **usual_metadata(len(previews), project.layout.asset_file("decoded_previews", partition.key)),
+                **drift_metadata(report["retokenization_drift"]),
                 "more": f"eagle3-assets decode {partition.key} --spread",
             },
             data_version=data_version(previews.select("sample_id", "stratum", "text").iter_rows()),
         )
 
     return decoded_previews
+
+
+def drift_metadata(verdict: Verdict) -> dict[str, dg.MetadataValue]:
+    """What a way over text would have changed of the outputs; nothing where that was not judged."""
+    if verdict.status == "not_judged":
+        return {}
+    kinds = [
+        (kind.replace("_", "-"), int(verdict.figures[f"drift_{kind}"]), verdict.figures[f"drift_{kind}"] / verdict.rows)
+        for kind in DRIFT_KINDS
+    ]
+    rows = [*kinds, ("all", verdict.violations, verdict.share)]
+    return {
+        "retokenization_drift": dg.MetadataValue.table(
+            [
+                dg.TableRecord({"begins at": kind, "samples": samples, "share": round(share, 6)})
+                for kind, samples, share in rows
+            ],
+            schema=dg.TableSchema(
+                [
+                    dg.TableColumn("begins at", "string", description="kind of the first token that would change"),
+                    dg.TableColumn("samples", "int"),
+                    dg.TableColumn("share", "float", description=f"of {verdict.rows:,} samples looked at"),
+                ]
+            ),
+        ),
+        "retokenization_drift_share": dg.MetadataValue.float(verdict.share),
+    }
 
 
 def preview_rows(raw: pl.LazyFrame, target: LoadedTarget, findings: pl.DataFrame) -> pl.DataFrame:

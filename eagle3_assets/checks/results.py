@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.context import SAMPLE_ROWS, Context
 from eagle3_assets.tokens.evidence import Evidence, collect_evidence, evidence_markdown
-from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets.tokens.laws import LAWS, RowLaw
 from eagle3_assets.tokens.laws.base import Asset, Law
 from eagle3_assets.tokens.safe_text import markdown_text, visible
 from eagle3_assets.tokens.verdict import Report, Verdict
@@ -72,7 +72,8 @@ def _said(verdict: Verdict) -> str:
 
 
 def _description(law: Law) -> str:
-    return f"{law.definition} Effect: {law.effect}."
+    sampled = isinstance(law, RowLaw) and law.sampled
+    return f"{law.definition} Effect: {law.effect}.{f' Judged on a sample of {SAMPLE_ROWS:,} rows.' if sampled else ''}"
 
 
 def _metadata(verdict: Verdict, evidence: Iterable[Evidence]) -> dict[str, Any]:

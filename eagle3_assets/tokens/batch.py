@@ -107,6 +107,12 @@ class Batch:
         return whole_calls(self.output, self.output_marks, self.context.profile, tokenizer)
 
     @cached_property
+    def output_texts(self) -> list[str | None]:
+        """The outputs decoded, structural tokens in them; see :meth:`Codec.texts`. All None without a tokenizer."""
+        codec = self.context.codec
+        return codec.texts(self.output) if codec is not None else [None] * len(self)
+
+    @cached_property
     def stopped(self) -> Mask:
         """Where the engine says that the target ended its output."""
         return self._finished(*STOPPED)

@@ -112,6 +112,12 @@ class TokenColumn:
             flat = flat.fill_null(NO_ID)
         return cls(flat.to_numpy(), offsets, series.is_null().to_numpy())
 
+    @classmethod
+    def from_marks(cls, marks: Marks) -> "TokenColumn":
+        """The ids that were marked, row by row."""
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(marks.count())))
+        return cls(marks.id, offsets, np.zeros(marks.rows, np.bool_))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -159,6 +165,11 @@ class TokenColumn:
         if not len(self.values) or (self.values.min() >= low and self.values.max() < high):
             return self._marks_at(np.empty(0, np.int64))
         return self._marks_at(np.flatnonzero((self.values < low) | (self.values >= high)))
+
+    def not_among(self, known: Mask) -> Marks:
+        """Where an id is none for which ``known`` (bool, by id) is true."""
+        inside = (self.values >= 0) & (self.values < len(known))
+        return self._marks_at(np.flatnonzero(~(inside & known[np.where(inside, self.values, 0)])))
 
     def ends_with(self, ids: Iterable[int]) -> Mask:
         """Whether each row ends with ``ids``."""

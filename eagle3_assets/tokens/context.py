@@ -11,8 +11,12 @@ from typing import Literal
 import polars as pl
 
 from eagle3_assets.config import LengthBand
+from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
+
+SAMPLE_ROWS = 1_000
+"""Rows of a partition that laws which decode look at, unless they are told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Context:
 
     A sample that was to be rendered again and gave nothing stands there with null ids.
     """
+    inert_prompts: pl.DataFrame | None = None
+    """``sample_id`` and ``prompt_ids`` of the same conversations rendered with every text replaced by inert text.
+
+    Where the template refused that, the ids are null.
+    """
     source_sample_ids: frozenset[str] | None = None
     """Ids of the samples that ``prompts`` holds now."""
     declared_tools: Mapping[str, tuple[str, ...]] | None = None
@@ -78,6 +87,23 @@ class Context:
     complete_records: bool = False
     """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
     that needs it, as one that is only in some rows does anywhere."""
+    sample_rows: int = SAMPLE_ROWS
+    """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
+
+    @cached_property
+    def codec(self) -> Codec | None:
+        """The tokenizer, ready to decode and encode."""
+        return Codec(self.tokenizer, self.profile) if self.tokenizer is not None else None
+
+    @cached_property
+    def control_ids(self) -> frozenset[int]:
+        """Ids of the target's own grammar, as far as they are known."""
+        named = frozenset(self.profile.tokens) | self.profile.stop_ids
+        return self.codec.control_ids if self.codec is not None else named
+
+    def label(self, token_id: int) -> str:
+        """An id as people read it."""
+        return self.profile.label(token_id) if self.codec is None else self.codec.label(token_id)
 
     @cached_property
     def recorded_stop_ids(self) -> frozenset[int]:

@@ -14,6 +14,7 @@ from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
+from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
 from eagle3_assets.tokens.safe_text import visible
@@ -108,6 +109,7 @@ class _Tally:
     violations: int = 0
     warnings: int = 0
     recorded: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
     missing: list[_Finding] = field(default_factory=list)
     findings: list[_Finding] = field(default_factory=list)
 
@@ -120,6 +122,7 @@ class _Tally:
             return
         judgement = self.law.judge(batch)
         self.judged += int(judgement.judged.sum())
+        self.counts.update(judgement.counts)
         self.recorded += int((judgement.judged if judgement.recorded is None else judgement.recorded).sum())
         errors = _rows(judgement.found, "error")
         self.violations += len(errors)
@@ -133,9 +136,10 @@ class _Tally:
             for row in np.flatnonzero(judgement.missing).tolist():
                 self.missing.append(self._finding(batch, places, row, "error", -1, self.law.missing))
 
-    def verdict(self, rows: int, no_rows: str, context: Context) -> Verdict:
-        """The law's verdict after the last batch."""
-        partly = self.law.partly(context)
+    def verdict(self, rows: int, of: int, no_rows: str, context: Context) -> Verdict:
+        """The law's verdict after the last batch, of a sample of ``rows`` where there are ``of``."""
+        sample = f"judged a sample of {rows:,} of {of:,}" if rows < of else None
+        partly = "; ".join(filter(None, (sample, self.law.partly(context)))) or None
         if self.missing and (self.recorded or context.complete_records):
             self.judged += len({f.row for f in self.missing})
             self.violations += len({f.row for f in self.missing})
@@ -147,7 +151,9 @@ class _Tally:
         if reason is not None:
             return _not_judged(self.law, self.effect, rows, reason)
         share = self.violations / rows
-        status, refuses = _weighed(self.effect, self.violations, self.warnings, share, context.quarantine_limit)
+        remark = self.law.remark(self.judged, self.violations)
+        remarks = self.warnings or remark is not None
+        status, refuses = _weighed(self.effect, self.violations, remarks, share, context.quarantine_limit)
         worst_first = sorted(self.findings, key=lambda f: f.severity != "error" and self.effect != "warn")
         return Verdict(
             law=self.law,
@@ -161,6 +167,8 @@ class _Tally:
             refuses=refuses,
             reason=partly,
             details=tuple(f"{visible(f.sample_id)}: {f.detail}" for f in worst_first[:SHOWN_DETAILS]),
+            figures=dict(self.counts),
+            remark=remark,
         )
 
     def _finding(
@@ -177,6 +185,9 @@ def _judge(
     effects = effective(context.law_effects)
     laws = laws_of(asset)
     tallies = {law.name: _Tally(law, effects[law.name], law.unless(context)) for law in laws if isinstance(law, RowLaw)}
+    at_once = [tally for tally in tallies.values() if not tally.law.sampled]
+    sampled = [tally for tally in tallies.values() if tally.law.sampled and tally.impossible is None]
+    draw = Draw(context.sample_rows, {"sample_id", "finish_type"}.union(*(tally.law.columns for tally in sampled)))
     schema = pl.Schema({**_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
     facts, rows, total = [schema.to_frame()], 0, 0
     for frame in _sliced(batches):
@@ -184,12 +195,20 @@ def _judge(
         whole = Batch(frame, context)
         facts.append(_facts(whole, schema))
         if chosen.any():
-            batch = whole if chosen.all() else Batch(frame.filter(chosen), context)
+            candidate = frame if chosen.all() else frame.filter(chosen)
+            batch = whole if chosen.all() else Batch(candidate, context)
             places = (total + np.flatnonzero(chosen)).tolist()
-            for tally in tallies.values():
+            for tally in at_once:
                 tally.add(batch, places)
+            if sampled:
+                draw.add(candidate, places)
         rows += int(chosen.sum())
         total += len(frame)
+    drawn, places = draw.rows()
+    if len(drawn):
+        batch = Batch(drawn, context)
+        for tally in sampled:
+            tally.add(batch, places)
     no_rows = "there is no row with prompt ids" if asset == "tokenized_prompts" else "there is no generated row"
     partition = pl.concat(facts)
     verdicts: list[Verdict] = []
@@ -199,7 +218,8 @@ def _judge(
     for law in laws:
         if isinstance(law, RowLaw):
             tally = tallies[law.name]
-            verdicts.append(tally.verdict(rows, no_rows, context))
+            shown = min(rows, context.sample_rows) if law.sampled else rows
+            verdicts.append(tally.verdict(shown, rows, no_rows, context))
             findings += tally.findings if tally.impossible is None else []
         else:
             place = place or {sample: row for row, sample in enumerate(partition["sample_id"])}
@@ -256,10 +276,10 @@ def _partition_verdict(
     return verdict, findings, broken
 
 
-def _weighed(effect: Effect, violations: int, warnings: int, share: float, limit: float) -> tuple[Status, bool]:
+def _weighed(effect: Effect, violations: int, remarks: int | bool, share: float, limit: float) -> tuple[Status, bool]:
     """The status that an effect makes of what was found, and whether the partition is refused."""
     if not violations:
-        return ("warned" if warnings else "passed"), False
+        return ("warned" if remarks else "passed"), False
     if effect == "warn" or (effect == "quarantine" and share <= limit):
         return "warned", False
     return "failed", True

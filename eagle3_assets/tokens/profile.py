@@ -23,6 +23,11 @@ class ProfileError(ValueError):
 class Tokenizer(Protocol):
     """The part of a transformers tokenizer that token laws use."""
 
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        """Tokens beside the trained vocabulary, by id; each has its text as ``content`` and a flag ``special``."""
+        ...
+
     def get_vocab(self) -> dict[str, int]:
         """Every token's text and id."""
         ...
@@ -35,7 +40,14 @@ class Tokenizer(Protocol):
         """The ids of a text."""
         ...
 
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = ...) -> Any:  # noqa: ANN401 - a str
+    def decode(
+        self,
+        token_ids: list[int],
+        *,
+        skip_special_tokens: bool = ...,
+        clean_up_tokenization_spaces: bool = ...,
+        spaces_between_special_tokens: bool = ...,
+    ) -> Any:  # noqa: ANN401 - a str
         """The text of ids."""
         ...
 

@@ -41,6 +41,8 @@ class Verdict:
     """What was found, one sentence for each of the first few."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the law is about, by name."""
+    remark: str | None = None
+    """What is odd about all rows together, though none breaks the law."""
 
     @property
     def severity(self) -> Literal["ERROR", "WARN"] | None:
@@ -57,7 +59,8 @@ class Verdict:
             return f"{said[:1].upper()}{said[1:]}{f' ({self.reason})' if self.reason else ''}."
         partly = f" ({self.reason})" if self.reason else ""
         if not self.violations and not self.warnings:
-            return f"All {self.judged:,} judged of {self.rows:,} samples keep it{partly}."
+            odd = f"; {self.remark}" if self.remark else ""
+            return f"All {self.judged:,} judged of {self.rows:,} samples keep it{partly}{odd}."
         of = f"of {self.rows:,} samples"
         counts = [f"{self.violations:,} {of} break it ({self.share:.2%})"] if self.violations else []
         counts += [f"{self.warnings:,} {of} have a remark"] if self.warnings else []

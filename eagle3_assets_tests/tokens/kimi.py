@@ -50,6 +50,10 @@ NOT_SPECIAL = {
 }
 WORDS = {"user": USER, "assistant": ASSISTANT, "system": SYSTEM, "hello": HELLO, "You": 3900, ".": 13, "0": 15}
 
+# As other vocabularies have them: what is written in one piece where these pieces stand alone.
+WORDS |= {"Ċ": 198, "ĊĊ": 271, "12": 310, "\u00e4\u00b8\u0138": 4812}
+"""A newline, two of them, a number, a Chinese character."""
+
 BYTES = {character: 1000 + n for n, character in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
 
 SUFFIX = [IM_ASSISTANT, ASSISTANT, IM_MIDDLE, THINK]
@@ -96,6 +100,24 @@ def letters(text: str) -> list[int]:
     """Ordinary ids, one for each byte."""
     pieces = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
     return [(BYTES | WORDS)[character] for piece, _ in pieces for character in piece]
+
+
+def spelled(ids: list[int]) -> str | None:
+    """The text of ids as an engine gives it with every token; None where one has no text."""
+    names = {i: name for name, i in (BYTES | WORDS | SPECIAL | NOT_SPECIAL).items()}
+    alphabet = {character: byte for byte, character in enumerate(_byte_alphabet())}
+    if any(i not in names for i in ids):
+        return None
+    return b"".join(
+        names[i].encode() if i >= BOS else bytes(alphabet[character] for character in names[i]) for i in ids
+    ).decode(errors="replace")
+
+
+def _byte_alphabet() -> list[str]:
+    """How byte-level BPE writes each byte: printable ones as they are, the others from U+0100 on."""
+    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
 
 
 def genuine() -> dict[str, dict[str, Any]]:
@@ -166,6 +188,7 @@ def _row(prompt: list[int], output: list[int], *, cut: bool = False) -> dict[str
         "matched_stop": None if cut else json.dumps(output[-1]),
         "finish_length": CAP if cut else None,
         "output_logprobs": [-0.5] * len(output),
+        "text": spelled(output),
         "sampling": canonical_json(SAMPLING.model_dump(mode="json")),
     }
 

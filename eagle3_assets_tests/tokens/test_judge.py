@@ -222,7 +222,7 @@ def test_null_id_is_a_missing_id(context: Context) -> None:
 def test_prompt_faults_mark_what_must_not_be_sent(context: Context) -> None:
     rows = kimi.genuine()
     rows["last"]["prompt_ids"] = rows["last"]["prompt_ids"][:-2]
-    faults = prompt_faults(kimi.prompts(rows), replace(context, rerendered_prompts=None))
+    faults = prompt_faults(kimi.prompts(rows), replace(context, rerendered_prompts=None, declared_tools=None))
     assert faults.select("sample_id", "law").rows() == [("last", "prompt_suffix")]
     assert faults["reason"][0].startswith("prompt_suffix: ends with ")
     assert prompt_faults(kimi.prompts(), context).is_empty()
@@ -257,7 +257,7 @@ def test_prompt_gone_from_tokenized_prompts(context: Context) -> None:
 
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
-    assert len(set(names)) == len(names) == 37
+    assert len(set(names)) == len(names) == 42
     for law in LAWS:
         texts = (law.definition, law.meaning, law.remedy)
         assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name

@@ -47,6 +47,7 @@ def with_output(row: Row, output: list[int]) -> Row:
         "output_ids": output,
         "completion_tokens": len(output),
         "output_logprobs": [-0.5] * len(output),
+        "text": kimi.spelled(output),
         "matched_stop": json.dumps(output[-1]) if stopped and output else row["matched_stop"],
     }
 
@@ -445,6 +446,59 @@ DAMAGES: dict[str, Damage] = {
         index=call_index(2),
         severity="warning",
     ),
+    **{
+        f"text of the engine, {name}": Damage(
+            "answer", changed(text=text), {"text_agrees": f"from character {place} on"}, index, "warning"
+        )
+        for name, text, place, index in (
+            ("first", "b</think>cd<|im_end|>", 0, 0),
+            ("middle doubled", "ab</think></think>cd<|im_end|>", 10, 3),
+            ("last", "ab</think>cd<|im_end|>\n", 22, 5),
+            ("cut short", "ab</think>c", 11, 4),
+        )
+    },
+    **{
+        f"bytes that are no character, {place.__name__}": Damage(
+            "answer",
+            inserted(place, *kimi.letters("😀")[:count]),
+            dict.fromkeys(("no_replacement_character", "retokenization_drift"), f"index {place(6)}"),
+            place(6),
+            "warning",
+        )
+        for place, count in ((start, 1), (middle, 3), (before_stop, 2))
+    },
+    **{
+        f"{kind} in other pieces, {place.__name__}": Damage(
+            "answer",
+            inserted(place, *kimi.letters(text)),
+            {"retokenization_drift": f"differs from index {place(6)} on, at {kind} text"},
+            place(6),
+            "warning",
+        )
+        for kind, text, place in (
+            ("structural", "</think>", start),
+            ("structural", "<|im_end|>", middle),
+            ("structural", "[PAD]", before_stop),
+            ("digits", "12", start),
+            ("digits", "12", middle),
+            ("digits", "12", before_stop),
+            ("whitespace", "\n\n", before_stop),
+        )
+    },
+    **{
+        f"{kind} in other pieces, {name}": Damage(
+            "empty-reasoning", outputs(*ids), {"retokenization_drift": f"at {kind} text: {said}"}, index, "warning"
+        )
+        for kind, text, said in (
+            ("other", "hello", f"id {kimi.BYTES['h']} 'h' would become id 22931 'hello'"),
+            ("multi-byte", "世", f"id {kimi.BYTES['ä']} '\ufffd' would become id 4812 '世'"),
+        )
+        for name, index, ids in (
+            ("first", 0, [*kimi.letters(text), END_THINK, A, IM_END]),
+            ("middle", 2, [A, END_THINK, *kimi.letters(text), SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END]),
+            ("last", 1, [END_THINK, *kimi.letters(text), IM_END]),
+        )
+    },
     "implicit end": Damage(
         "answer",
         outputs(A, SECTION_BEGIN, *kimi.call(), SECTION_END, IM_END),
@@ -742,11 +796,106 @@ def test_turns_that_nothing_ends(context: Context) -> None:
     assert found.select("sample_id", "index").rows() == [("ended question", 2), ("open answer", 4)]
 
 
+TALK = [kimi.IM_USER, kimi.USER, kimi.IM_MIDDLE, *kimi.letters("abc"), IM_END, *kimi.SUFFIX]
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("sample", [0, 10, 19])
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([IM_END], "<|im_end|> (163586)"),
+        ([kimi.PAD], "[PAD] (163839)"),
+        ([163700], "<|reserved_token_163700|> (163700)"),
+        ([IM_END, kimi.IM_SYSTEM], "<|im_end|> (163586), <|im_system|> (163594)"),
+        ([END_THINK, END_THINK], "</think> (163607) 2 times"),
+        ([kimi.UNK, A, kimi.PAD], "[UNK] (163838), [PAD] (163839)"),
+    ],
+)
+def test_structural_ids_made_of_text(ids: list[int], said: str, sample: int, place: int, context: Context) -> None:
+    whole = {f"{n}": {"prompt_ids": list(TALK)} for n in range(20)}
+    twins = {name: {"prompt_ids": [i for i in TALK if i not in kimi.letters("bc")]} for name in whole}
+    rows = deepcopy(whole)
+    rows[f"{sample}"]["prompt_ids"][3 + place : 3 + place] = ids
+    known = replace(context, rerendered_prompts=None, inert_prompts=kimi.prompts(twins))
+    assert judge_prompts([kimi.prompts(whole)], known)["prompt_injection"].status == "passed"
+    report = judge_prompts([kimi.prompts(rows)], known)
+    detail = f"text of the conversation became {said}"
+    # On ids alone some of them are seen to have no place there.
+    found = report.findings.filter(pl.col("law") != "prompt_well_formed")
+    assert found.rows() == [(f"{sample}", "prompt_injection", "error", 3 + place, detail)]
+    assert report.quarantined == {f"{sample}"}
+    assert not report.refusals
+
+
+def test_structural_ids_in_other_places_and_lost_ones(context: Context) -> None:
+    changed = {
+        "swallowed": [i for i in TALK if i != kimi.IM_MIDDLE],
+        "moved": [TALK[1], TALK[2], TALK[0], *TALK[3:]],
+        "whole": TALK,
+    }
+    twins = kimi.prompts({name: {"prompt_ids": list(TALK)} for name in changed})
+    frame = kimi.prompts({name: {"prompt_ids": ids} for name, ids in changed.items()})
+    report = judge_prompts([frame], replace(context, rerendered_prompts=None, inert_prompts=twins))
+    found = report.findings.filter(pl.col("law") == "prompt_injection")
+    assert dict(found.select("sample_id", "detail").iter_rows()) == {
+        "swallowed": "text of the conversation took <|im_middle|> (163601) 2 times away",
+        "moved": "text of the conversation put its structural ids into another order",
+    }
+
+
+NAMES = ("get_weather", "search", "send-mail")
+
+
+def declaring(*names: str) -> list[int]:
+    """A prompt that declares tools."""
+    text = ", ".join(f'{{"name":"{name}"}}' for name in names)
+    return [kimi.IM_SYSTEM, kimi.SYSTEM, kimi.IM_MIDDLE, *kimi.letters(text), IM_END, *TALK]
+
+
+@pytest.mark.parametrize("sample", [0, 10, 19])
+@pytest.mark.parametrize("lost", NAMES)
+@pytest.mark.parametrize("instead", [None, "x{}", "{}_2"])
+def test_tool_that_is_not_in_the_prompt(instead: str | None, lost: str, sample: int, context: Context) -> None:
+    whole = {f"{n}": {"prompt_ids": declaring(*NAMES)} for n in range(20)}
+    rows = deepcopy(whole)
+    others = [instead.format(name) if name == lost and instead else name for name in NAMES if instead or name != lost]
+    rows[f"{sample}"]["prompt_ids"] = declaring(*others)
+    known = replace(context, rerendered_prompts=None, declared_tools=dict.fromkeys(whole, NAMES))
+    assert judge_prompts([kimi.prompts(whole)], known)["tools_rendered"].status == "passed"
+    report = judge_prompts([kimi.prompts(rows)], known)
+    assert report.findings.select("sample_id", "law", "severity", "detail").rows() == [
+        (f"{sample}", "tools_rendered", "error", f"the prompt names 2 of 3 declared tools, not {lost}")
+    ]
+    assert report.quarantined == {f"{sample}"}
+
+
+def test_tools_that_only_a_message_names_are_not_rendered(context: Context) -> None:
+    frame = kimi.prompts({"s": {"prompt_ids": declaring(*NAMES)}})
+    bare = replace(context, rerendered_prompts=None, declared_tools={"s": NAMES})
+    assert judge_prompts([frame], bare)["tools_rendered"].status == "passed"
+    dropped = replace(bare, inert_prompts=kimi.prompts({"s": {"prompt_ids": list(TALK)}}))
+    report = judge_prompts([frame], dropped)
+    assert report["tools_rendered"].details == (
+        "s: the prompt names 0 of 3 declared tools, not get_weather, search, send-mail",
+    )
+
+
+@pytest.mark.parametrize("name", ["get_weather", 'odd "name"', "天气", "a.b", "search now"])
+def test_genuine_names_of_tools(name: str, context: Context) -> None:
+    spelled = json.dumps({"name": name}, ensure_ascii=False)
+    ids = [kimi.IM_SYSTEM, kimi.SYSTEM, kimi.IM_MIDDLE, *kimi.letters(spelled), IM_END, *TALK]
+    frame = kimi.prompts({"s": {"prompt_ids": ids}})
+    known = replace(context, rerendered_prompts=None, declared_tools={"s": (name,)})
+    assert judge_prompts([frame], known)["tools_rendered"].status == "passed"
+
+
 @pytest.mark.parametrize("index", [0, 4, 8])
 def test_prompt_that_renders_differently(index: int, context: Context) -> None:
     again = kimi.genuine()
     again["last"]["prompt_ids"][index] = A
-    report = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=kimi.prompts(again)))
+    known = replace(context, rerendered_prompts=kimi.prompts(again), declared_tools=None)
+    report = judge_prompts([kimi.prompts()], known)
     verdict = report["prompt_reproducible"]
     assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
     assert report.findings.select("sample_id", "index").rows() == [("last", index)]

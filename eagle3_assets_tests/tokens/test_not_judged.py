@@ -17,6 +17,9 @@ from eagle3_assets_tests.tokens import kimi
 ABSENT = [
     ("output_ids", "completion_count"),
     ("output_ids", "reasoning_closed"),
+    ("output_ids", "text_agrees"),
+    ("output_ids", "no_replacement_character"),
+    ("output_ids", "retokenization_drift"),
     ("prompt_ids", "no_prompt_echo"),
     ("prompt_ids", "prompt_as_generated"),
     ("completion_tokens", "no_prompt_echo"),
@@ -29,6 +32,7 @@ ABSENT = [
     ("sampling", "sampling_recorded"),
     ("output_logprobs", "logprobs_agree"),
     ("ids_sha256", "stored_as_captured"),
+    ("text", "text_agrees"),
 ]
 
 
@@ -39,7 +43,7 @@ def test_absent_column(column: str, law: str, context: Context) -> None:
     assert verdict.summary == f"Not judged: the column {column} is absent."
 
 
-@pytest.mark.parametrize(("column", "law"), ABSENT[4:])
+@pytest.mark.parametrize(("column", "law"), ABSENT[7:])
 def test_column_without_any_value(column: str, law: str, context: Context) -> None:
     report = judge_generations([kimi.generations().with_columns(pl.lit(None).alias(column))], context)
     assert report[law].status == "not_judged"
@@ -52,6 +56,7 @@ def test_column_without_any_value(column: str, law: str, context: Context) -> No
         "no row records its sampling parameters",
         "no row records log-probabilities",
         "no row records a hash",
+        "no row records the engine's text beside ids that can be decoded",
     )
     assert report.findings.filter(pl.col("severity") == "error").is_empty()
 
@@ -234,6 +239,10 @@ def test_nothing_to_compare_with(profile: TargetProfile) -> None:
     prompts, generations = judge_prompts([kimi.prompts()], bare), judge_generations([kimi.generations()], bare)
     assert prompts["tokenizer_canary"].reason == "the target's tokenizer is not at hand"
     assert prompts["prompt_reproducible"].reason == "no prompt was rendered again"
+    assert prompts["prompt_injection"].reason == "no prompt was rendered with inert text"
+    assert prompts["tools_rendered"].reason == "the declared tools are not at hand"
+    for law in ("text_agrees", "no_replacement_character", "retokenization_drift"):
+        assert generations[law].reason == "the target's tokenizer is not at hand"
     assert prompts["prompts_accounted"].reason == "the prompts are not at hand"
     assert generations["prompt_as_generated"].reason == "the tokenized prompts are not at hand"
     assert generations["length_band"].reason == "the dataset expects no lengths (length_band)"
@@ -247,7 +256,7 @@ def test_prompt_that_is_rendered_no_more_is_another_prompt(row: int, context: Co
     frame = kimi.prompts()
     sample = frame["sample_id"][row]
     gone = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != sample).then("prompt_ids"))
-    report = judge_prompts([frame], replace(context, rerendered_prompts=gone))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=gone, declared_tools=None))
     verdict = report["prompt_reproducible"]
     assert (verdict.status, verdict.refuses, verdict.judged, verdict.violations) == ("failed", True, 12, 1)
     assert report.findings.select("sample_id", "law").rows() == [(sample, "prompt_reproducible")]
@@ -271,6 +280,27 @@ def test_rendered_again_are_other_prompts(context: Context) -> None:
     others = kimi.prompts().with_columns(pl.lit("x").alias("sample_id"))
     verdict = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=others))["prompt_reproducible"]
     assert verdict.reason == "none of the prompts that were rendered again is in the partition"
+
+
+def test_prompts_without_twin_or_tools(context: Context) -> None:
+    frame = kimi.prompts()
+    others = frame.with_columns(pl.lit("x").alias("sample_id"))
+    report = judge_prompts([frame], replace(context, inert_prompts=others, declared_tools={"x": ("a",)}))
+    assert report["prompt_injection"].reason == "none of the prompts was rendered with inert text"
+    assert report["tools_rendered"].reason == "no prompt declares tools"
+    refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
+    verdict = judge_prompts([frame], replace(context, inert_prompts=refused))["prompt_injection"]
+    assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 11, 12)
+    tools = {"last": ("a",), "answer": ()}
+    without = replace(context, declared_tools=tools, tokenizer=None)
+    assert judge_prompts([frame], without)["tools_rendered"].reason == "the target's tokenizer is not at hand"
+    assert judge_prompts([frame], replace(context, declared_tools=tools))["tools_rendered"].judged == 1
+
+
+def test_a_text_that_only_some_rows_record(context: Context) -> None:
+    frame = kimi.generations().with_columns(text=pl.when(pl.col("sample_id") == "last").then("text"))
+    verdict = judge_generations([frame], replace(context, complete_records=True))["text_agrees"]
+    assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 1, 12)
 
 
 def test_no_sample_of_the_mode(context: Context) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -322,6 +323,10 @@ class Bent:
     def __init__(self, tokenizer: Tokenizer, **wrong: dict[Any, Any]) -> None:
         self.tokenizer, self.wrong = tokenizer, wrong
 
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        return self.tokenizer.added_tokens_decoder
+
     def get_vocab(self) -> dict[str, int]:
         return self.tokenizer.get_vocab()
 
@@ -332,8 +337,8 @@ class Bent:
         plain = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return list(self.wrong.get("encoded", {}).get(text, plain))
 
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> object:
-        plain = self.tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
+    def decode(self, token_ids: list[int], **flags: bool) -> object:
+        plain = self.tokenizer.decode(token_ids, **flags)
         return self.wrong.get("decoded", {}).get(tuple(token_ids), plain)
 
 

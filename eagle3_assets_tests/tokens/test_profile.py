@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,10 @@ class Words:
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self.vocabulary = {token: 100 + n for n, token in enumerate(tokens)}
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        return {}
 
     def get_vocab(self) -> dict[str, int]:
         return self.vocabulary
@@ -28,7 +33,7 @@ class Words:
             text = text.removeprefix(token)
         return ids
 
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> str:
+    def decode(self, token_ids: list[int], **_: bool) -> str:
         raise NotImplementedError
 
 

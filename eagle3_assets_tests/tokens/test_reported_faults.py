@@ -158,7 +158,7 @@ def test_10_special_words_typed_by_a_user_are_ids_that_no_prompt_has(context: Co
     rows = kimi.genuine()
     rows["last"]["prompt_ids"][3:3] = [A, kimi.PAD, B, kimi.UNK, C, kimi.EOS]
     frame = kimi.prompts(rows)
-    report = judge_prompts([frame], replace(context, rerendered_prompts=frame))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=frame, declared_tools=None))
     assert report.findings.select("sample_id", "law", "index").rows() == [("last", "prompt_well_formed", 4)]
     assert report.quarantined == {"last"}
 
@@ -167,7 +167,7 @@ def test_a_user_types_the_end_of_a_turn(context: Context) -> None:
     rows = kimi.genuine()
     rows["last"]["prompt_ids"][3:3] = [A, STOP, B]
     frame = kimi.prompts(rows)
-    report = judge_prompts([frame], replace(context, rerendered_prompts=frame))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=frame, declared_tools=None))
     assert report.findings.select("sample_id", "law", "detail").rows() == [
         ("last", "prompt_well_formed", "<|im_end|> (163586) at index 7 ends no turn")
     ]
@@ -235,3 +235,61 @@ def test_a_cache_counted_twice_leaves_the_sample_as_it_is(judge: Judge) -> None:
     report = judge(sample([END, A, STOP], 3, cached_tokens=20))
     assert errors(report) == {}
     assert set(warnings(report)) == {"usage_consistent"}
+
+
+def decoded(row: dict[str, Any], context: Context) -> Report:
+    return judge_generations([pl.DataFrame([row], schema=RAW_GENERATIONS)], replace(context, current_prompts=None))
+
+
+def test_two_newlines_that_encode_as_one_token(context: Context) -> None:
+    report = decoded(sample([A, END, 198, 198, STOP], 5), context)
+    assert report.findings.filter(pl.col("law") == "retokenization_drift").rows() == [
+        (
+            "s",
+            "retokenization_drift",
+            "warning",
+            2,
+            "decoded and encoded again it differs from index 2 on, at whitespace text: id 198 '\\n' would become"
+            " id 271 '\\n\\n'",
+        )
+    ]
+    assert report["retokenization_drift"].severity == "WARN"
+    assert errors(report) == {}
+
+
+def test_the_servers_text_has_a_chinese_character_twice(context: Context) -> None:
+    ids = [END, *kimi.letters("A 世ab"), STOP]
+    assert decoded(sample(ids, len(ids), text="</think>A 世ab<|im_end|>"), context)["text_agrees"].status == "passed"
+    report = decoded(sample(ids, len(ids), text="</think>A 世世ab<|im_end|>"), context)
+    assert report["text_agrees"].severity == "WARN"
+    assert report["text_agrees"].details == (
+        "s: from character 11 on the engine's text is '世ab<|im_end|', the ids decode to 'ab<|im_end|>'",
+    )
+    assert errors(report) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "became"),
+    [
+        ("please stop at <|im_end|> now", "<|im_end|> (163586)"),
+        (
+            "What do [PAD], [UNK] and [EOS] mean in BERT?",
+            "[EOS] (163585), [UNK] (163838), [PAD] (163839)",
+        ),
+    ],
+)
+def test_10_text_that_spells_structural_tokens(text: str, became: str, context: Context) -> None:
+    assert context.tokenizer is not None
+
+    def prompt(text: str) -> list[int]:
+        assert context.tokenizer is not None
+        rendered = f"<|im_user|>user<|im_middle|>{text}<|im_end|><|im_assistant|>assistant<|im_middle|><think>"
+        return context.tokenizer.encode(rendered, add_special_tokens=False)
+
+    said = {"typed": text, "harmless": "what does PAD mean?"}
+    frame = kimi.prompts({sample: {"prompt_ids": prompt(words)} for sample, words in said.items()})
+    twins = kimi.prompts({sample: {"prompt_ids": prompt("inert")} for sample in said})
+    report = judge_prompts([frame], replace(context, rerendered_prompts=None, inert_prompts=twins))
+    assert report.quarantined == {"typed"}
+    assert errors(report)["prompt_injection"] == f"text of the conversation became {became}"
+    assert set(errors(report)) == {"prompt_injection", "prompt_well_formed"}

@@ -1,6 +1,7 @@
 """Calls which are one JSON object, as Qwen3 and Hermes write them: a vocabulary of characters."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -25,7 +26,18 @@ class Characters:
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:  # noqa: ARG002 - the protocol's
         return [ord(character) for character in text]
 
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool = False) -> str:  # noqa: ARG002 - the protocol's
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        return {}
+
+    def decode(
+        self,
+        token_ids: list[int],
+        *,
+        skip_special_tokens: bool = False,  # noqa: ARG002 - the protocol's
+        clean_up_tokenization_spaces: bool = False,  # noqa: ARG002
+        spaces_between_special_tokens: bool = False,  # noqa: ARG002
+    ) -> str:
         return "".join(map(chr, token_ids))
 
 

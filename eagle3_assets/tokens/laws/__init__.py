@@ -16,6 +16,7 @@ from eagle3_assets.tokens.laws import (
     records,
     repetition,
     special_ids,
+    texts,
     tool_texts,
     tools,
 )
@@ -30,6 +31,8 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.PROMPT_REPRODUCIBLE,
     prompts.PROMPT_SUFFIX,
     special_ids.PROMPT_WELL_FORMED,
+    prompts.PROMPT_INJECTION,
+    prompts.TOOLS_RENDERED,
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
     counts.PROMPT_AS_GENERATED,
     counts.SERVER_SAW_PROMPT,
@@ -53,6 +56,9 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     tool_texts.TOOL_DECLARED,
     tool_texts.TOOL_ORDER,
     repetition.REPETITION,
+    texts.TEXT_AGREES,
+    texts.NO_REPLACEMENT_CHARACTER,
+    texts.RETOKENIZATION_DRIFT,
     records.LOGPROBS_AGREE,
     records.SAMPLING_RECORDED,
     one_target.ONE_TARGET,

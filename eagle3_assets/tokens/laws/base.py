@@ -60,6 +60,8 @@ class RowJudgement:
     """Rows that lack a value which the law is about. If others of the partition have it, they break the law."""
     recorded: Mask | None = None
     """Rows that have that value, where this is not the same as ``judged``."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of rows by what was found in them; those of all batches are added up."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ def counted(number: int, noun: str) -> str:
 def shown_name(sample: str | None) -> str:
     """A sample's name, safe to show."""
     return visible(sample) if sample else "a row without sample id"
+
+
+def unremarkable(judged: int, violations: int) -> str | None:  # noqa: ARG001 - the form of a remark
+    """The remark of a law that has none about all of its rows."""
+    return None
 
 
 def always(context: Context) -> str | None:  # noqa: ARG001 - the form of a condition
@@ -136,6 +143,10 @@ class RowLaw(Law):
     """What of the law cannot be judged in a context though the rest can; None where all can."""
     explained_by_echo: bool = False
     """Whether an echoed prompt breaks this law too, so that its findings name the echo first."""
+    sampled: bool = False
+    """Whether it is too slow for every row: it is shown ``Context.sample_rows`` of them. Such laws only warn."""
+    remark: Callable[[int, int], str | None] = unremarkable
+    """What is odd about all rows together, given how many were judged and how many broke the law."""
 
     @property
     def scope(self) -> Scope:
@@ -203,6 +214,18 @@ def needs_current_prompts(context: Context) -> str | None:
 def needs_source_sample_ids(context: Context) -> str | None:
     """Condition of the law that compares with the samples of ``prompts``."""
     return None if context.source_sample_ids is not None else "the prompts are not at hand"
+
+
+def needs_inert_prompts(context: Context) -> str | None:
+    """Condition of the law that compares with prompts of inert text."""
+    return None if context.inert_prompts is not None else "no prompt was rendered with inert text"
+
+
+def needs_declared_tools(context: Context) -> str | None:
+    """Condition of the law that looks for the tools in prompts."""
+    if context.declared_tools is None:
+        return "the declared tools are not at hand"
+    return needs_tokenizer(context)
 
 
 def needs_rerendered_prompts(context: Context) -> str | None:

@@ -1,5 +1,7 @@
 """Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -7,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.codec import PLAIN
+from eagle3_assets.tokens.columns import Mask, TokenColumn
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws.base import (
     PartitionJudgement,
@@ -16,6 +19,8 @@ from eagle3_assets.tokens.laws.base import (
     RowLaw,
     counted,
     find,
+    needs_declared_tools,
+    needs_inert_prompts,
     needs_rerendered_prompts,
     needs_source_sample_ids,
     needs_suffixes,
@@ -42,12 +47,7 @@ def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
     """Compares prompts with those rendered again, row by row; one that is not rendered any more is another one."""
     again = batch.context.rerendered_prompts
     assert again is not None  # noqa: S101 - the law's condition
-    sample = again.select("sample_id", "prompt_ids", pl.lit(value=True).alias("judged"))
-    joined = pl.DataFrame({"sample_id": batch.sample_ids}).join(
-        sample.unique("sample_id", keep="first"), on="sample_id", how="left", maintain_order="left"
-    )
-    judged = joined["judged"].fill_null(value=False).to_numpy()
-    rendered = TokenColumn.from_series(joined["prompt_ids"])
+    judged, rendered = _rendered(batch, again)
     gone = judged & rendered.null_rows
     departs = np.where(judged & ~gone, batch.prompt.first_difference(rendered), -1)
 
@@ -64,6 +64,60 @@ def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
         )
 
     return RowJudgement(judged, (find(gone, nothing), find(departs >= 0, other, departs)))
+
+
+def judge_prompt_injection(batch: Batch) -> RowJudgement:
+    """Compares the structural ids with those of the same conversation rendered with inert text."""
+    context = batch.context
+    inert = context.inert_prompts
+    assert inert is not None  # noqa: S101 - the law's condition
+    there, twin = _rendered(batch, inert)
+    marks = batch.prompt.marks(context.control_ids)
+    ours, theirs = TokenColumn.from_marks(marks), TokenColumn.from_marks(twin.marks(context.control_ids))
+    judged = there & ~twin.null_rows
+    wrong = judged & (ours.first_difference(theirs) >= 0)
+    index = np.full(len(batch), -1, np.int64)
+    for row in np.flatnonzero(wrong).tolist():
+        found = ours.row(row).tolist()
+        place = _inserted_at(found, theirs.row(row).tolist())
+        index[row] = marks.index[ours.offsets[row] + place] if place < len(found) else -1
+
+    def detail(row: int) -> str:
+        found, expected = Counter(ours.row(row).tolist()), Counter(theirs.row(row).tolist())
+        added, lost = found - expected, expected - found
+        said = [f"text of the conversation became {_labels(added, context)}"] if added else []
+        said += [f"text of the conversation took {_labels(lost, context)} away"] if lost else []
+        return "; ".join(said) or "text of the conversation put its structural ids into another order"
+
+    return RowJudgement(judged, (find(wrong, detail, index),))
+
+
+def judge_tools_rendered(batch: Batch) -> RowJudgement:
+    """Looks for the declared tools' names in the decoded prompts; in those of inert text too, where there are some.
+
+    There the template alone can have named them, and no message.
+    """
+    codec, declared = batch.context.codec, batch.context.declared_tools
+    assert codec is not None  # noqa: S101 - the law's condition
+    assert declared is not None  # noqa: S101 - the law's condition
+    names = [declared.get(sample, ()) for sample in batch.sample_ids]
+    declaring = np.array([bool(given) for given in names], np.bool_)
+    texts = codec.texts(batch.prompt, declaring)
+    inert = batch.context.inert_prompts
+    twins = codec.texts(_rendered(batch, inert)[1], declaring) if inert is not None else [None] * len(batch)
+    absent = [
+        [] if text is None else [name for name in given if not _tells(name, text, twin)]
+        for given, text, twin in zip(names, texts, twins, strict=True)
+    ]
+
+    def detail(row: int) -> str:
+        shown = ", ".join(visible(name) for name in absent[row][:SHOWN_TOOLS])
+        more = f" and {len(absent[row]) - SHOWN_TOOLS} more" if len(absent[row]) > SHOWN_TOOLS else ""
+        named = len(names[row]) - len(absent[row])
+        return f"the prompt names {named} of {len(names[row])} declared tools, not {shown}{more}"
+
+    judged = np.array([text is not None for text in texts], np.bool_)
+    return RowJudgement(judged, (find(np.array([bool(lost) for lost in absent], np.bool_), detail),))
 
 
 def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
@@ -138,6 +192,42 @@ def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, p
     return f"ends with {found}, not with the {mode} suffix {expected}"
 
 
+def _rendered(batch: Batch, frame: pl.DataFrame) -> tuple[Mask, TokenColumn]:
+    """For each row whether its sample is in the frame, and the prompt ids there."""
+    there = frame.select("sample_id", "prompt_ids", pl.lit(value=True).alias("there"))
+    joined = pl.DataFrame({"sample_id": batch.sample_ids}, schema={"sample_id": pl.String}).join(
+        there.unique("sample_id", keep="first"), on="sample_id", how="left", maintain_order="left"
+    )
+    return joined["there"].fill_null(value=False).to_numpy(), TokenColumn.from_series(joined["prompt_ids"])
+
+
+def _inserted_at(found: list[int], expected: list[int]) -> int:
+    """Where the first id that is too many stands; of equal neighbours the first, as text comes before what ends it."""
+    before = _common(found, expected)
+    after = _common(found[::-1], expected[::-1])
+    return min(before, max(0, len(expected) - after))
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """How many ids two lists begin with in common."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _labels(ids: Counter[int], context: Context) -> str:
+    return ", ".join(f"{context.label(i)}{f' {times} times' if times > 1 else ''}" for i, times in sorted(ids.items()))
+
+
+def _tells(name: str, text: str, twin: str | None) -> bool:
+    """Whether a prompt names a tool, and the template does so: of inert text, messages name none."""
+    return _is_in(name, text) and (twin is None or not PLAIN.fullmatch(name) or _is_in(name, twin))
+
+
+def _is_in(name: str, text: str) -> bool:
+    """Whether a name stands in a text as it is or as JSON writes it, and not inside a longer word."""
+    spellings = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
+    return any(re.search(rf"(?<!\w){re.escape(s)}(?!\w)", text, re.ASCII) for s in spellings if s in text)
+
+
 def _token_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str]:
     for token_id in sorted(profile.structural_ids & profile.tokens.keys()):
         token = profile.tokens[token_id]
@@ -163,6 +253,9 @@ def _suffix_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str
 
 REFUSED_REMARK = 0.10
 """Share of refused prompts from which the check asks a person to look; below it the figure is only shown."""
+
+SHOWN_TOOLS = 3
+"""Tools that a finding names."""
 
 TOKENIZER_CANARY = PartitionLaw(
     name="tokenizer_canary",
@@ -230,4 +323,36 @@ PROMPT_SUFFIX = RowLaw(
     nothing="the profile describes no suffix for the prompts' thinking mode",
     missing="its thinking mode is not recorded",
     unless=needs_suffixes,
+)
+
+PROMPT_INJECTION = RowLaw(
+    name="prompt_injection",
+    definition="The prompt's structural ids are exactly those of the same conversation with every text replaced by"
+    " inert text.",
+    asset="tokenized_prompts",
+    effect="quarantine",
+    meaning="Text of the conversation spells structural tokens, such as <|im_end|> or [PAD], and became real ones: the"
+    " target reads turns or marks that nobody meant.",
+    remedy="The prompt is not sent, the others are; reword that text in the source, or remove the row, if it matters.",
+    causes=("huggingface/transformers#47822", "huggingface/transformers#29279"),
+    judge=judge_prompt_injection,
+    columns=("prompt_ids",),
+    nothing="none of the prompts was rendered with inert text",
+    unless=needs_inert_prompts,
+)
+
+TOOLS_RENDERED = RowLaw(
+    name="tools_rendered",
+    definition="The name of every declared tool is in the rendered prompt, put there by the chat template.",
+    asset="tokenized_prompts",
+    effect="quarantine",
+    meaning="The template drops the tools without a word: the target is asked to use tools that it was never shown, and"
+    " answers otherwise than in production.",
+    remedy="Give a chat template that renders tools as target.chat_template, or take the tools out of the dataset, then"
+    " tokenize again.",
+    causes=("ai-dynamo/dynamo#13396",),
+    judge=judge_tools_rendered,
+    columns=("prompt_ids",),
+    nothing="no prompt declares tools",
+    unless=needs_declared_tools,
 )
