@@ -8,6 +8,7 @@ Exit codes of every command: 0, all is well; 1, done, but something is wrong wit
 
 import typer
 
+from eagle3_assets.cli.audit import audit
 from eagle3_assets.cli.decode import decode
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
@@ -26,7 +27,7 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (materialize, decode, stats, datasets, ui, demo):
+for command in (materialize, decode, audit, stats, datasets, ui, demo):
     app.command()(command)
 
 

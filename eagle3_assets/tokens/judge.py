@@ -4,7 +4,7 @@ What belongs here: running laws and weighing what they find. Not here: any law, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,14 +12,23 @@ import polars as pl
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import GENERATED, Batch
-from eagle3_assets.tokens.columns import Ints, Mask
+from eagle3_assets.tokens.columns import Ids, Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
-__all__ = ["Context", "PromptIndex", "Report", "Verdict", "judge_generations", "judge_prompts", "prompt_faults"]
+__all__ = [
+    "Context",
+    "Judge",
+    "PromptIndex",
+    "Report",
+    "Verdict",
+    "judge_generations",
+    "judge_prompts",
+    "prompt_faults",
+]
 
 SHOWN_DETAILS = 5
 """How many findings a verdict repeats in words; the findings frame has all of them."""
@@ -53,7 +62,7 @@ def judge_prompts(batches: Iterable[pl.DataFrame], context: Context) -> Report:
         ValueError: a frame has no ``sample_id``, or the context lowers a law that cannot be lowered.
         TypeError: a column of ids is no list of integers.
     """
-    return _judge("tokenized_prompts", batches, context, _with_prompt)
+    return _judge("tokenized_prompts", batches, context)
 
 
 def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Report:
@@ -61,7 +70,7 @@ def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Repo
 
     Frames without a ``status`` column count as generated throughout. Arguments and errors as in :func:`judge_prompts`.
     """
-    return _judge("raw_generations", batches, context, _generated)
+    return _judge("raw_generations", batches, context)
 
 
 def prompt_faults(prompts: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -97,14 +106,19 @@ class _Tally:
     law: RowLaw
     effect: Effect
     impossible: str | None
+    keep: int | None
     judged: int = 0
     violations: int = 0
     warnings: int = 0
     recorded: int = 0
-    missing: list[_Finding] = field(default_factory=list)
     findings: list[_Finding] = field(default_factory=list)
+    missing: list[_Finding] = field(default_factory=list)
+    missing_rows: list[Ids] = field(default_factory=list)
+    error_rows: list[Ids] = field(default_factory=list)
+    warning_rows: list[Ids] = field(default_factory=list)
+    left_out: int = 0
 
-    def add(self, batch: Batch, places: list[int]) -> None:
+    def add(self, batch: Batch, places: Ints) -> None:
         """Judges a batch whose rows have these places in the partition."""
         absent = next((column for column in self.law.columns if not batch.has(column)), None)
         if absent is not None:
@@ -115,25 +129,38 @@ class _Tally:
         self.judged += int(judgement.judged.sum())
         self.recorded += int((judgement.judged if judgement.recorded is None else judgement.recorded).sum())
         errors = _rows(judgement.found, "error")
+        warned = np.setdiff1d(_rows(judgement.found, "warning"), errors)
         self.violations += len(errors)
-        self.warnings += len(np.setdiff1d(_rows(judgement.found, "warning"), errors))
+        self.warnings += len(warned)
+        self._mark(places[errors])
+        self.warning_rows.append(places[warned].astype(np.int32))
         echo = batch.echo if self.law.explained_by_echo else np.zeros(len(batch), np.int64)
         for found in judgement.found:
-            for row, index, detail in zip(found.rows.tolist(), found.index.tolist(), found.details, strict=True):
+            room = self._room(self.findings, len(found.rows))
+            for row, index, detail in zip(
+                found.rows[:room].tolist(), found.index[:room].tolist(), found.details[:room], strict=True
+            ):
                 text = f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail
                 self.findings.append(self._finding(batch, places, row, found.severity, index, text))
         if judgement.missing is not None:
-            for row in np.flatnonzero(judgement.missing).tolist():
+            rows = np.flatnonzero(judgement.missing)
+            self.missing_rows.append(places[rows].astype(np.int32))
+            room = len(rows) if self.keep is None else min(len(rows), self.keep - len(self.missing))
+            for row in rows[:room].tolist():
                 self.missing.append(self._finding(batch, places, row, "error", -1, self.law.missing))
 
     def verdict(self, rows: int, no_rows: str, context: Context) -> Verdict:
         """The law's verdict after the last batch."""
         partly = None
-        if self.missing and (self.recorded or context.complete_records):
-            self.judged += len({f.row for f in self.missing})
-            self.violations += len({f.row for f in self.missing})
-            self.findings += self.missing
-        elif self.missing:
+        missing = sum(map(len, self.missing_rows))
+        if missing and (self.recorded or context.complete_records):
+            self.judged += missing
+            self.violations += missing
+            for rows_without in self.missing_rows:
+                self._mark(rows_without)
+            room = self._room(self.findings, missing)
+            self.findings += self.missing[:room]
+        elif missing:
             partly = self.law.missing
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
@@ -156,58 +183,128 @@ class _Tally:
             details=tuple(f"{visible(f.sample_id)}: {f.detail}" for f in worst_first[:SHOWN_DETAILS]),
         )
 
-    def _finding(
-        self, batch: Batch, places: list[int], row: int, severity: Severity, index: int, detail: str
-    ) -> _Finding:
+    def _mark(self, places: Ids) -> None:
+        """Remembers rows at fault, by what that means for them."""
+        (self.warning_rows if self.effect == "warn" else self.error_rows).append(places.astype(np.int32))
+
+    def _room(self, findings: list[_Finding], wanted: int) -> int:
+        """How many more findings are kept; the rest is counted."""
+        room = wanted if self.keep is None else min(wanted, self.keep - len(findings))
+        self.left_out += wanted - room
+        return room
+
+    def _finding(self, batch: Batch, places: Ints, row: int, severity: Severity, index: int, detail: str) -> _Finding:
         severity = "warning" if self.effect == "warn" else severity
         position = None if index < 0 else index
-        return _Finding(places[row], self.law.name, batch.sample_ids[row], severity, position, detail)
+        return _Finding(int(places[row]), self.law.name, batch.sample_ids[row], severity, position, detail)
 
 
-def _judge(
-    asset: Asset, batches: Iterable[pl.DataFrame], context: Context, candidates: Callable[[pl.DataFrame], Mask]
-) -> Report:
-    effects = effective(context.law_effects)
-    laws = laws_of(asset)
-    tallies = {law.name: _Tally(law, effects[law.name], law.unless(context)) for law in laws if isinstance(law, RowLaw)}
-    facts, rows, total = [_FACTS.to_frame()], 0, 0
-    for frame in _sliced(batches):
-        chosen = candidates(frame)
-        facts.append(_facts(frame, context))
-        if chosen.any():
-            batch = Batch(frame if chosen.all() else frame.filter(chosen), context)
-            places = (total + np.flatnonzero(chosen)).tolist()
-            for tally in tallies.values():
-                tally.add(batch, places)
-        rows += int(chosen.sum())
-        total += len(frame)
-    no_rows = "there is no row with prompt ids" if asset == "tokenized_prompts" else "there is no generated row"
-    partition = pl.concat(facts)
-    verdicts: list[Verdict] = []
-    findings: list[_Finding] = []
-    place: dict[str, int] = {}
-    for law in laws:
-        if isinstance(law, RowLaw):
-            tally = tallies[law.name]
-            verdicts.append(tally.verdict(rows, no_rows, context))
-            findings += tally.findings if tally.impossible is None else []
-        else:
-            place = place or {sample: row for row, sample in enumerate(partition["sample_id"])}
-            verdict, named = _partition_verdict(law, effects[law.name], partition, context, place)
-            verdicts.append(verdict)
-            findings += named
-    return Report(
-        tuple(verdicts),
-        _frame(findings),
-        rows,
-        frozenset(f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"),
-        context.quarantine_limit,
-        _without_result(asset, partition, rows),
+class Judge:
+    """Judges the rows of one asset, a frame at a time: for rows that are read once and judged in more than one way."""
+
+    def __init__(self, asset: Asset, context: Context, *, keep: int | None = None) -> None:
+        """Nothing is judged yet.
+
+        Args:
+            asset: whose laws.
+            context: what the rows are judged against.
+            keep: findings of each law that are kept one by one, the first ones; the rest is counted. None keeps all.
+
+        Raises:
+            ValueError: the context lowers a law that cannot be lowered.
+        """
+        self.asset, self.context, self.keep = asset, context, keep
+        self._effects = effective(context.law_effects)
+        self._tallies = {
+            law.name: _Tally(law, self._effects[law.name], law.unless(context), keep)
+            for law in laws_of(asset)
+            if isinstance(law, RowLaw)
+        }
+        self._facts = [_FACTS.to_frame()]
+        self._rows = self._total = 0
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Judges rows; errors as in :func:`judge_prompts`."""
+        for part in _sliced([frame]):
+            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else _generated(part)
+            self._facts.append(_facts(part, self.context))
+            if chosen.any():
+                batch = Batch(part if chosen.all() else part.filter(chosen), self.context)
+                places = self._total + np.flatnonzero(chosen)
+                for tally in self._tallies.values():
+                    tally.add(batch, places)
+            self._rows += int(chosen.sum())
+            self._total += len(part)
+
+    def first_offenders(self) -> frozenset[str]:
+        """Ids of the samples which verdicts name so far: the first few of each law about single rows."""
+        return frozenset(f.sample_id for tally in self._tallies.values() for f in tally.findings[:SHOWN_DETAILS])
+
+    def report(self) -> Report:
+        """The verdicts, after the last row."""
+        context, effects = self.context, self._effects
+        no_rows = (
+            "there is no row with prompt ids" if self.asset == "tokenized_prompts" else "there is no generated row"
+        )
+        partition = pl.concat(self._facts)
+        verdicts: list[Verdict] = []
+        findings: list[_Finding] = []
+        left_out = 0
+        error_rows: list[Ids] = [np.empty(0, np.int32)]
+        warning_rows: list[Ids] = [np.empty(0, np.int32)]
+        for law in laws_of(self.asset):
+            if isinstance(law, RowLaw):
+                tally = self._tallies[law.name]
+                verdicts.append(tally.verdict(self._rows, no_rows, context))
+                if tally.impossible is None:
+                    findings += tally.findings
+                    left_out += tally.left_out
+                    error_rows += tally.error_rows
+                    warning_rows += tally.warning_rows
+            else:
+                verdict, named = _partition_verdict(law, effects[law.name], partition, context)
+                verdicts.append(verdict)
+                findings += named[: self.keep]
+                left_out += len(named[self.keep :]) if self.keep is not None else 0
+        findings.sort(key=lambda f: (f.row, _ORDER[f.law]))
+        errors = np.unique(np.concatenate(error_rows))
+        return Report(
+            tuple(verdicts),
+            _frame(findings),
+            self._rows,
+            frozenset(f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"),
+            context.quarantine_limit,
+            _without_result(self.asset, partition, self._rows),
+            errors,
+            np.setdiff1d(np.concatenate(warning_rows), errors),
+            np.array([f.row for f in findings], np.int64),
+            left_out,
+        )
+
+    def places(self, sample_ids: Iterable[str]) -> pl.DataFrame:
+        """Where samples stand: ``sample_id`` and ``row`` (UInt32, 0-based among all rows), ordered by row."""
+        return _places(pl.concat(self._facts), sample_ids)
+
+
+def _judge(asset: Asset, batches: Iterable[pl.DataFrame], context: Context) -> Report:
+    judge = Judge(asset, context)
+    for frame in batches:
+        judge.add(frame)
+    return judge.report()
+
+
+def _places(facts: pl.DataFrame, sample_ids: Iterable[str]) -> pl.DataFrame:
+    wanted = pl.Series(list(sample_ids), dtype=pl.String)
+    return (
+        facts.select("sample_id")
+        .with_row_index("row")
+        .filter(pl.col("sample_id").is_in(wanted.implode()))
+        .select("sample_id", "row")
     )
 
 
 def _partition_verdict(
-    law: PartitionLaw, effect: Effect, facts: pl.DataFrame, context: Context, place: Mapping[str, int]
+    law: PartitionLaw, effect: Effect, facts: pl.DataFrame, context: Context
 ) -> tuple[Verdict, list[_Finding]]:
     reason = law.unless(context)
     if reason is not None:
@@ -231,6 +328,8 @@ def _partition_verdict(
         details=judgement.details[:SHOWN_DETAILS],
         figures=judgement.figures,
     )
+    rows = _places(facts, (sample for sample, _ in judgement.samples)) if judgement.samples else facts.clear()
+    place = dict(rows.unique("sample_id", keep="last").iter_rows()) if len(rows) else {}
     return verdict, [
         _Finding(place.get(sample, len(facts)), law.name, sample, severity, None, text)
         for sample, text in judgement.samples
@@ -301,7 +400,6 @@ def _facts(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
 
 
 def _frame(findings: list[_Finding]) -> pl.DataFrame:
-    findings.sort(key=lambda f: (f.row, _ORDER[f.law]))
     return pl.DataFrame(
         [(f.sample_id, f.law, f.severity, f.index, f.detail) for f in findings], schema=SAMPLE_FINDINGS, orient="row"
     )
