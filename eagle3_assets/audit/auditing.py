@@ -62,8 +62,6 @@ def audit_file(path: Path, context: Context) -> Audited:
     prompts = Judge("tokenized_prompts", context, keep=FINDINGS_KEPT)
     generations = Judge("raw_generations", context, keep=FINDINGS_KEPT)
     lines = array("q")
-    offenders: list[pl.DataFrame] = []
-    known: frozenset[str] = frozenset()
     refused: list[Refusal] = []
     refused_count = 0
     chats = ChatDump(context)
@@ -77,10 +75,6 @@ def audit_file(path: Path, context: Context) -> Audited:
         lines.extend(part.lines)
         prompts.add(_with_output(part))
         generations.add(part.frame)
-        named = prompts.first_offenders() | generations.first_offenders()
-        if new := named - known:
-            offenders.append(_ids_of(part.frame, new))
-            known = named
     judged = generations.report()
     whole = [v.law.name for v in judged.verdicts if v.law.scope == "partition"]
     return Audited(
@@ -90,7 +84,7 @@ def audit_file(path: Path, context: Context) -> Audited:
         generations=judged,
         lines=lines,
         places=generations.places(judged.findings.filter(pl.col("law").is_in(whole))["sample_id"].unique()),
-        offenders=pl.concat(offenders, how="diagonal") if offenders else pl.DataFrame(schema={"sample_id": pl.String}),
+        offenders=pl.concat([prompts.offenders, generations.offenders], how="diagonal_relaxed"),
         refused=refused,
         refused_count=refused_count,
         chats=chats if chats.lines else None,
@@ -103,9 +97,3 @@ def _with_output(part: Part) -> pl.DataFrame:
     if "status" not in frame.columns or "prompt_ids" not in frame.columns:
         return frame
     return frame.with_columns(pl.when(pl.col("status") == GENERATED).then("prompt_ids"))
-
-
-def _ids_of(frame: pl.DataFrame, samples: frozenset[str]) -> pl.DataFrame:
-    columns = [name for name in ("sample_id", "prompt_ids", "output_ids") if name in frame.columns]
-    named = frame.select(columns).filter(pl.col("sample_id").is_in(list(samples)))
-    return named.unique("sample_id", keep="first", maintain_order=True).rechunk()

@@ -97,7 +97,8 @@ def answer(audited: Audited) -> Answer:
 
 def worst_samples(audited: Audited, count: int = EXAMPLES) -> list[tuple[str, int, list[str]]]:
     """The samples that break the most laws: name, line, and the laws, errors first."""
-    findings = _findings(audited).filter(pl.col("row").is_not_null())
+    row_laws = [verdict.law.name for verdict in law_verdicts(audited) if verdict.law.scope == "row"]
+    findings = _findings(audited).filter(pl.col("law").is_in(row_laws))
     if findings.is_empty():
         return []
     errors = pl.col("severity") == "error"

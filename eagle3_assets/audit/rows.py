@@ -33,6 +33,7 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "finish_length": pl.Int64,
     "server_prompt_tokens": pl.Int64,
     "cached_tokens": pl.Int64,
+    "reasoning_tokens": pl.Int64,
     "output_logprobs": pl.List(pl.Float64),
     LOGPROB_IDS: WideIds,
     "text": pl.String,
@@ -85,7 +86,10 @@ def contract_row(line: Line) -> dict[str, Any]:
             "completion_tokens": _count("completion_tokens", meta, line, usage),
             **_finish(line, meta),
             "server_prompt_tokens": _count("prompt_tokens", meta, line, usage, also="server_prompt_tokens"),
-            "cached_tokens": _count("cached_tokens", meta, line),
+            "cached_tokens": _count("cached_tokens", meta, line, _object("usage", usage.get("prompt_tokens_details"))),
+            "reasoning_tokens": _count(
+                "reasoning_tokens", meta, line, _object("usage", usage.get("completion_tokens_details"))
+            ),
             "output_logprobs": logprobs,
             LOGPROB_IDS: logprob_ids,
             "text": _text("text", line.get("text")),

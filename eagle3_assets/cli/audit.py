@@ -7,7 +7,7 @@ What belongs here: the command, and the target that its options name. Not here: 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from eagle3_assets.tokens.context import Context
 
 _EXIT_CODES = {"pass": 0, "warn": 0, "fail": 1, "nothing_judged": 2}
+
+_FOREIGN: dict[str, Any] = {"quarantine_limit": 0.0, "coverage": 0.0, "mixed_records": True}
+"""How any file is judged: nobody leaves its broken rows out, asked for its missing ones, or wrote all rows alike."""
 
 
 def audit(
@@ -88,7 +91,7 @@ def _write_json(result: dict[str, object]) -> None:
 def _context(
     profile: str | None, tokenizer: Path | None, config: Path | None, *, trust_remote_code: bool, own_process: bool
 ) -> "Context":
-    """What the options say of the target. Nobody leaves rows of a foreign file out, so none may break a law."""
+    """What the options say of the target."""
     from eagle3_assets.audit.sources import AuditError
 
     if config is not None:
@@ -114,10 +117,9 @@ def _of_config(path: Path, *, trust_remote_code: bool, own_process: bool) -> "Co
     return Context(
         target.profile,
         stop_token_ids=frozenset(target.stop_token_ids),
-        quarantine_limit=0.0,
-        coverage=0.0,
         law_effects=loaded.law_effects,
         tokenizer=target.tokenizer,
+        **_FOREIGN,
     )
 
 
@@ -142,7 +144,7 @@ def _of_tokenizer(directory: Path, profile: str | None, *, trust_remote_code: bo
     except ProfileError as error:
         raise TargetError(f"--profile: {error}") from None
     say(f"profile: {found.name}")
-    return Context(found, quarantine_limit=0.0, coverage=0.0, tokenizer=loaded)
+    return Context(found, tokenizer=loaded, **_FOREIGN)
 
 
 def _of_profile(name: str | None) -> "Context":
@@ -157,6 +159,6 @@ def _of_profile(name: str | None) -> "Context":
             " about ids, or the target's tokenizer with --tokenizer DIR, or --config FILE"
         )
     try:
-        return Context(known_profile(name), quarantine_limit=0.0, coverage=0.0)
+        return Context(known_profile(name), **_FOREIGN)
     except ProfileError as error:
         raise TargetError(f"--profile: {error}") from None

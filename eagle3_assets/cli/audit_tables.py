@@ -22,7 +22,7 @@ SHOWN = 5
 _ANSWERS = {
     "pass": ("PASS", "bold green", "every law that could be judged holds"),
     "warn": ("WARN", "bold yellow", "no law is broken; a person should look at what is named below"),
-    "fail": ("FAIL", "bold red", "these are not all the target's own tokens as it wrote them"),
+    "fail": ("FAIL", "bold red", "at least one law is broken"),
     "nothing_judged": ("NOTHING JUDGED", "bold red", "nothing can be said of this file"),
 }
 

@@ -153,7 +153,7 @@ class _Tally:
         """The law's verdict after the last batch."""
         partly = None
         missing = sum(map(len, self.missing_rows))
-        if missing and (self.recorded or context.complete_records):
+        if missing and not context.mixed_records and (self.recorded or context.complete_records):
             self.judged += missing
             self.violations += missing
             for rows_without in self.missing_rows:
@@ -222,6 +222,8 @@ class Judge:
         }
         self._facts = [_FACTS.to_frame()]
         self._rows = self._total = 0
+        self._offenders: list[pl.DataFrame] = []
+        self._remembered: frozenset[str] = frozenset()
 
     def add(self, frame: pl.DataFrame) -> None:
         """Judges rows; errors as in :func:`judge_prompts`."""
@@ -233,12 +235,17 @@ class Judge:
                 places = self._total + np.flatnonzero(chosen)
                 for tally in self._tallies.values():
                     tally.add(batch, places)
+                self._remember(batch.frame)
             self._rows += int(chosen.sum())
             self._total += len(part)
 
-    def first_offenders(self) -> frozenset[str]:
-        """Ids of the samples which verdicts name so far: the first few of each law about single rows."""
-        return frozenset(f.sample_id for tally in self._tallies.values() for f in tally.findings[:SHOWN_DETAILS])
+    @property
+    def offenders(self) -> pl.DataFrame:
+        """Ids of the first few offenders of each law about single rows, for those who read the rows only once.
+
+        Columns ``sample_id`` and, where the rows have them, ``prompt_ids`` and ``output_ids``.
+        """
+        return pl.concat([pl.DataFrame(schema={"sample_id": pl.String}), *self._offenders], how="diagonal")
 
     def report(self) -> Report:
         """The verdicts, after the last row."""
@@ -280,6 +287,15 @@ class Judge:
             np.array([f.row for f in findings], np.int64),
             left_out,
         )
+
+    def _remember(self, rows: pl.DataFrame) -> None:
+        """Keeps the ids of rows that laws name first."""
+        named = frozenset(f.sample_id for tally in self._tallies.values() for f in tally.findings[:SHOWN_DETAILS])
+        if new := named - self._remembered:
+            columns = [name for name in ("sample_id", "prompt_ids", "output_ids") if name in rows.columns]
+            found = rows.select(columns).filter(pl.col("sample_id").is_in(list(new)))
+            self._offenders.append(found.unique("sample_id", keep="first", maintain_order=True).rechunk())
+            self._remembered = named
 
     def places(self, sample_ids: Iterable[str]) -> pl.DataFrame:
         """Where samples stand: ``sample_id`` and ``row`` (UInt32, 0-based among all rows), ordered by row."""

@@ -122,7 +122,7 @@ SERVER_SAW_PROMPT = RowLaw(
     " samples.",
     judge=judge_server_saw_prompt,
     columns=("prompt_ids", "server_prompt_tokens"),
-    nothing="no row records server_prompt_tokens",
+    nothing="no row records both its prompt and server_prompt_tokens",
     missing="server_prompt_tokens is not recorded",
 )
 
