@@ -1,6 +1,7 @@
 """The command on files of every form, whole and broken."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 from eagle3_assets.audit import auditing, report
 from eagle3_assets.cli import app
 from eagle3_assets.tokens.laws import LAWS
-from eagle3_assets_tests.audit.conftest import Audit, errors, genuine_lines, jsonl, reply, write
+from eagle3_assets_tests.audit.conftest import Audit, Line, errors, genuine_lines, jsonl, reply, write
 from eagle3_assets_tests.tokens import kimi
 
 A, B, C = kimi.letters("abc")
@@ -335,8 +336,28 @@ datasets:
 
 
 def test_control_characters_reach_no_terminal(tmp_path: Path) -> None:
-    rows = [reply("a\x1b[2J\u202e", BROKEN, "\x1b[31mred"), {"id": "\x07bell"}, b"{\x1b\n"]
+    rows: list[Line] = [reply("a\x1b[2J\u202e", BROKEN, "\x1b[31mred"), {"id": "\x07bell"}, b"{\x1b\n"]
     shown = CliRunner().invoke(app, ["audit", str(write(tmp_path / "o.jsonl", *rows)), "--profile", "kimi"])
     assert shown.exit_code == 1
     assert not {"\x1b", "\x07", "\u202e"} & set(shown.output)
     assert "<U+001B>" in shown.stdout
+
+
+def test_the_examples_in_the_docs_say_what_the_command_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "audit.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```console\n\$ \.venv/bin/eagle3-assets (.*?)\n(.*?)```", page, re.DOTALL)
+    command, told = example
+    shown = CliRunner().invoke(app, command.split())
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith(told)
+    [offender] = re.findall(r"```\n(stop_token_last .*?)```", page, re.DOTALL)
+    assert offender in shown.stdout
+
+
+def test_the_docs_name_the_keys_of_the_result(tmp_path: Path, audit: Audit) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    result = audit(write(tmp_path / "o.jsonl", reply("s", BROKEN), reply("s", BROKEN), b"{\n")).only
+    keys = [*result, *result["samples"], *result["laws"][0], *result["file_findings"][0], *result["refused"][0]]
+    assert [key for key in keys if f'"{key}"' not in page] == []
