@@ -33,6 +33,9 @@ from eagle3_assets.tokens.columns import MAX_ID
 MAX_LINE_BYTES = 64 << 20
 """A longer line is refused unread, so that a file without line ends cannot fill the memory."""
 
+STORABLE = range(MAX_ID + 1)
+"""Ids and counts of this format."""
+
 NAMED_KEYS = ("sample_id", "output_ids", "completion_tokens", "prompt_ids")
 
 
@@ -86,8 +89,8 @@ def read_rows(file: BinaryIO) -> Iterator[Row | Refusal]:
         InterchangeError: reading fails.
     """
     lines: dict[str, int] = {}
-    for number, offset, line in _numbered_lines(file):
-        if isinstance(line, _TooLong):
+    for number, offset, line in numbered_lines(file):
+        if isinstance(line, TooLong):
             yield Refusal(number, None, f"is longer than {MAX_LINE_BYTES >> 20} MiB")
         elif line.removeprefix(BYTE_ORDER_MARK).strip():
             row = _row(number, offset, line)
@@ -129,14 +132,14 @@ def encode_record(record: Record) -> bytes:
         raise InterchangeError(f"record {record.sample_id!r}: {shadowing[0]!r} is no further key")
     if not isinstance(record.sample_id, str):
         raise InterchangeError(
-            f"record {record.sample_id!r}: {_FaultError.kind('sample_id', record.sample_id, 'a string')}"
+            f"record {record.sample_id!r}: {LineFaultError.kind('sample_id', record.sample_id, 'a string')}"
         )
     try:
         _record_of(line)
         encoded = json.dumps(line | dict(record.extra), separators=(",", ":"), allow_nan=False).encode("ascii")
         strict_json.parse(encoded, lone_surrogates=True)
         return encoded + b"\n"
-    except (_FaultError, TypeError, ValueError, RecursionError) as error:
+    except (LineFaultError, TypeError, ValueError, RecursionError) as error:
         raise InterchangeError(f"record {record.sample_id!r}: {error}") from None
 
 
@@ -169,21 +172,27 @@ def write_records(records: Iterable[Record], path: Path) -> int:
     return count
 
 
-class _TooLong:
+class TooLong:
     """Stands for a line whose bytes were not kept."""
 
 
-class _FaultError(ValueError):
-    """Why a line is no record; ``sample_id`` where the line says it."""
+class LineFaultError(ValueError):
+    """Why a line is no record, and ``sample_id`` where the line says it. May quote the line, as a refusal may."""
 
     sample_id: str | None = None
 
     @classmethod
-    def kind(cls, place: str, value: object, wanted: str) -> "_FaultError":
-        return cls(f"{place} is {_shown(value)}, not {wanted}")
+    def kind(cls, place: str, value: object, wanted: str) -> "LineFaultError":
+        """That a value is not of the kind that belongs there."""
+        return cls(f"{place} is {shown(value)}, not {wanted}")
 
 
-def _numbered_lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes | _TooLong]]:
+def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes | TooLong]]:
+    """Number (1-based), offset and bytes of every line, blank ones too, none of them longer than ``MAX_LINE_BYTES``.
+
+    Raises:
+        InterchangeError: reading fails.
+    """
     number = offset = 0
     try:
         while line := file.readline(MAX_LINE_BYTES + 1):
@@ -195,25 +204,30 @@ def _numbered_lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes | _TooLong
             while line and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE_BYTES)
                 offset += len(line)
-            yield number, start, _TooLong()
+            yield number, start, TooLong()
     except OSError as error:
         raise InterchangeError(f"reading failed after line {number}: {error.strerror or error}") from error
 
 
 def _row(number: int, offset: int, line: bytes) -> Row | Refusal:
     try:
-        return Row(number, offset, _record_of(_object(line)))
-    except _FaultError as fault:
+        return Row(number, offset, _record_of(json_object(line)))
+    except LineFaultError as fault:
         return Refusal(number, fault.sample_id, str(fault))
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def json_object(line: bytes) -> dict[str, Any]:
+    """The JSON object that a line is.
+
+    Raises:
+        LineFaultError: it is none.
+    """
     try:
         value = strict_json.parse(line, lone_surrogates=True)  # in a text, which is not ours to judge
     except StrictJsonError as error:
-        raise _FaultError(str(error)) from None
+        raise LineFaultError(str(error)) from None
     if not isinstance(value, dict):
-        raise _FaultError(f"is not a JSON object but {_shown(value)}")
+        raise LineFaultError(f"is not a JSON object but {shown(value)}")
     return value
 
 
@@ -222,15 +236,15 @@ def _record_of(line: Mapping[str, Any]) -> Record:
     try:
         missing = [key for key in ("output_ids", "completion_tokens") if key not in line]
         if missing:
-            raise _FaultError(f"has no {' and no '.join(missing)}")
+            raise LineFaultError(f"has no {' and no '.join(missing)}")
         count = line["completion_tokens"]
         if count is not None:
-            _check_number("completion_tokens", count)
-        _check_ids("output_ids", line["output_ids"])
+            check_number("completion_tokens", count)
+        check_ids("output_ids", line["output_ids"])
         prompt_ids = line.get("prompt_ids")
         if prompt_ids is not None:
-            _check_ids("prompt_ids", prompt_ids)
-    except _FaultError as fault:
+            check_ids("prompt_ids", prompt_ids)
+    except LineFaultError as fault:
         fault.sample_id = sample_id
         raise
     extra = {key: value for key, value in line.items() if key not in NAMED_KEYS}
@@ -239,37 +253,56 @@ def _record_of(line: Mapping[str, Any]) -> Record:
 
 def _sample_id(line: Mapping[str, Any]) -> str:
     if "sample_id" not in line:
-        raise _FaultError("has no sample_id")
-    value = line["sample_id"]
+        raise LineFaultError("has no sample_id")
+    return name_of("sample_id", line["sample_id"])
+
+
+def name_of(key: str, value: object) -> str:
+    """A sample's name: a string that is not empty, or the digits of a whole number.
+
+    Raises:
+        LineFaultError: it is neither.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise _FaultError.kind("sample_id", value, "a string")
+        raise LineFaultError.kind(key, value, "a string")
     if not value:
-        raise _FaultError("sample_id is empty")
+        raise LineFaultError(f"{key} is empty")
     if not strict_json.is_text(value):
-        raise _FaultError("sample_id holds half of a surrogate pair, which is no text")
+        raise LineFaultError(f"{key} holds half of a surrogate pair, which is no text")
     return value
 
 
-def _check_ids(key: str, ids: object) -> None:
+def check_ids(key: str, ids: object, allowed: range = STORABLE) -> None:
+    """Checks a list of ids.
+
+    Raises:
+        LineFaultError: it is no list of whole numbers in that range.
+    """
     if not isinstance(ids, list):
-        raise _FaultError.kind(key, ids, "a list of token ids")
-    # Both run in C: a line may hold a hundred thousand ids.
-    if not ids or (set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= MAX_ID):
+        raise LineFaultError.kind(key, ids, "a list of token ids")
+    # All of it runs in C: a line may hold a hundred thousand ids.
+    if not ids or (set(map(type, ids)) == {int} and min(ids) in allowed and max(ids) in allowed):
         return
     for index, value in enumerate(ids):
-        _check_number(f"{key}[{index}]", value)
+        check_number(f"{key}[{index}]", value, allowed)
 
 
-def _check_number(place: str, value: object) -> None:
+def check_number(place: str, value: object, allowed: range = STORABLE) -> None:
+    """Checks one whole number.
+
+    Raises:
+        LineFaultError: it is none, or not in that range.
+    """
     if type(value) is not int:  # bool is an int to isinstance
-        raise _FaultError.kind(place, value, "a whole number")
-    if not 0 <= value <= MAX_ID:
-        raise _FaultError.kind(place, value, f"between 0 and {MAX_ID}")
+        raise LineFaultError.kind(place, value, "a whole number")
+    if value not in allowed:
+        raise LineFaultError.kind(place, value, f"between {allowed.start} and {allowed.stop - 1}")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A JSON value in a message, cut if it is long."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     text = json.dumps(value) if value is None or isinstance(value, bool | int | float | str) else type(value).__name__

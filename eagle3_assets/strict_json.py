@@ -60,6 +60,11 @@ def is_text(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def storable(text: str) -> str:
+    """Text that UTF-8 can hold: surrogate pairs joined, lone surrogates replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _require_shallow(value: object) -> None:
     level, depth = [value], 0
     while level := [item for item in level if isinstance(item, dict | list)]:

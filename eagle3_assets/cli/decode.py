@@ -1,11 +1,9 @@
 """``eagle3-assets decode``: what the target said, for figures that say fine and intuition that says otherwise.
 
-What belongs here: the command and the tokenizer it decodes with. Not here: choosing samples (``sample_sources``), the
+What belongs here: the command and the decoder that it takes. Not here: choosing samples (``sample_sources``), the
 form in which they are shown (``decoding``).
 """
 
-import json
-import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eagle3_assets.cli.terminal import OWN_PROCESS, WARNING, say, writer
+from eagle3_assets.cli.tokenizers import before_loading, vocab_size_beside
 
 if TYPE_CHECKING:
     from eagle3_assets.config import Target
@@ -120,7 +119,7 @@ def loaded_target(settings: "Target", *, own_process: bool) -> "LoadedTarget":
     from eagle3_assets.target import load_target
 
     directory = Path(settings.tokenizer or settings.model)
-    _before_loading(directory, "the config's target", trust=settings.trust_remote_code, own_process=own_process)
+    before_loading(directory, "the config's target", trust=settings.trust_remote_code, own_process=own_process)
     return load_target(settings)
 
 
@@ -133,41 +132,15 @@ def _directory_decoder(directory: Path, *, trust_remote_code: bool, own_process:
 
     if not directory.is_dir():
         raise TargetError(f"--tokenizer: there is no directory {directory}")
-    _before_loading(directory, "--tokenizer", trust=trust_remote_code, own_process=own_process)
+    before_loading(directory, "--tokenizer", trust=trust_remote_code, own_process=own_process)
     tokenizer = load_tokenizer(directory, trust_remote_code=trust_remote_code)
-    vocab_size = _vocab_size(directory) or max(tokenizer.get_vocab().values(), default=-1) + 1
+    vocab_size = vocab_size_beside(directory) or max(tokenizer.get_vocab().values(), default=-1) + 1
     try:
         profile = resolve_profile(tokenizer, vocab_size=vocab_size, rendered=rendered_modes(tokenizer))
     except ProfileError as error:
         say(f"no end of reasoning is known, so every sample says response@-1: {error}")
         profile = None
     return Decoder(tokenizer, profile)
-
-
-def _vocab_size(directory: Path) -> int | None:
-    """The vocabulary size of a model's config beside the tokenizer, None where there is no such config."""
-    try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        size = config.get("text_config", config).get("vocab_size")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return size if isinstance(size, int) and size > 0 else None
-
-
-def _before_loading(directory: Path, chosen_by: str, *, trust: bool, own_process: bool) -> None:
-    """Says which tokenizer is used and whose code will run, and keeps torch out where that is safe."""
-    say(f"tokenizer: {directory} ({chosen_by})")
-    if trust:
-        code = sorted(str(path.relative_to(directory)) for path in directory.rglob("*.py"))
-        runs = (
-            f"this code with all your rights: {', '.join(code)}" if code else "any code it brings; no *.py lies there"
-        )
-        say(f"WARNING: trusting remote code of {directory} runs {runs}", style=WARNING)
-    elif own_process and "torch" not in sys.modules:
-        # Where transformers finds torch, loading any tokenizer imports it: more than a second for nothing. Code that a
-        # tokenizer brings may need it; the process of a test, or of another command, may need it later.
-        sys.modules["torch"] = None  # type: ignore[assignment] # Python's own way of saying: not to be imported
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 
 def _say_if_of_another_tokenizer(sealed: "Sealed", target: "LoadedTarget") -> None:

@@ -18,12 +18,13 @@ from eagle3_assets.tokens.verdict import Status
 SHOWN = 140
 """Characters of what is shown of a commonest reason, its counts included."""
 
-_MARKS: dict[Status, Text] = {
+MARKS: dict[Status, Text] = {
     "passed": Text("ok", style="green"),
     "warned": Text("warn", style="yellow"),
     "failed": Text("FAIL", style="bold red"),
     "not_judged": Text("n/j", style="dim"),
 }
+"""How a law's status is shown."""
 
 
 def checks_table(runs: Sequence[PartitionRun]) -> Table:
@@ -40,7 +41,7 @@ def checks_table(runs: Sequence[PartitionRun]) -> Table:
             table.add_row(Text(asset, style="bold"))
             before = asset
         marks = [
-            next((_MARKS[c.status] for c in run.checks if (c.asset, c.name) == (asset, name)), Text("")) for run in runs
+            next((MARKS[c.status] for c in run.checks if (c.asset, c.name) == (asset, name)), Text("")) for run in runs
         ]
         table.add_row(Text(f"  {name}"), *marks)
     return table
@@ -49,7 +50,7 @@ def checks_table(runs: Sequence[PartitionRun]) -> Table:
 def remarks(runs: Sequence[PartitionRun]) -> list[Text]:
     """A line for each check that did not pass, and for each failure."""
     lines = [
-        Text.assemble(_MARKS[check.status], f" {run.partition} {check.name}: {visible(check.said)}")
+        Text.assemble(MARKS[check.status], f" {run.partition} {check.name}: {visible(check.said)}")
         for run in runs
         for check in run.checks
         if check.status in ("warned", "failed")

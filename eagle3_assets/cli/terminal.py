@@ -85,6 +85,7 @@ def has_colours(stream: TextIO) -> bool:
 
 def _explained_errors() -> tuple[type[Exception], ...]:
     """Errors whose text tells a person what to do. Imported when there is one."""
+    from eagle3_assets.audit.sources import AuditError
     from eagle3_assets.config import ConfigError
     from eagle3_assets.generation.errors import GenerationError
     from eagle3_assets.interchange import InterchangeError
@@ -95,6 +96,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     from eagle3_assets.target import TargetError
 
     return (
+        AuditError,
         ConfigError,
         GenerationError,
         InterchangeError,

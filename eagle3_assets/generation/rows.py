@@ -18,6 +18,7 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.engines.base import Description, Generation, Request
 from eagle3_assets.identity import Identity, canonical_json, ids_sha256
+from eagle3_assets.strict_json import storable
 from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.columns import MAX_ID, MIN_ID
 
@@ -189,5 +190,5 @@ def _hashed(*parts: str) -> int:
 
 
 def _storable(text: str | None) -> str | None:
-    """Text that UTF-8 can hold: surrogate pairs joined, lone surrogates replaced. Only ids must be kept bit by bit."""
-    return None if text is None else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Text as it can be stored: only ids must be kept bit by bit."""
+    return None if text is None else storable(text)

@@ -87,6 +87,9 @@ class Context:
     complete_records: bool = False
     """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
     that needs it, as one that is only in some rows does anywhere."""
+    mixed_records: bool = False
+    """Whether rows may come from different tools, so that what some of them record says nothing of the others: a row
+    without a value is then not judged by the laws that need it."""
     sample_rows: int = SAMPLE_ROWS
     """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
 

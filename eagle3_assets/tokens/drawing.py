@@ -3,11 +3,12 @@
 What belongs here: which rows are drawn. Not here: what is done with them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from eagle3_assets.partitions import stable_rank
+from eagle3_assets.tokens.columns import Ints
 
 _RANK, _PLACE = "rank of the row", "place of the row"
 
@@ -24,7 +25,7 @@ class Draw:
         self._size, self._columns = size, set(columns)
         self._kept = pl.DataFrame(schema={_RANK: pl.UInt64, _PLACE: pl.Int64})
 
-    def add(self, rows: pl.DataFrame, places: list[int]) -> None:
+    def add(self, rows: pl.DataFrame, places: Sequence[int] | Ints) -> None:
         """Offers rows with a column ``sample_id``, which have these places in the partition."""
         ranks = [stable_rank(sample) for sample in rows["sample_id"].fill_null("")]
         part = rows.select(name for name in rows.columns if name in self._columns).with_columns(

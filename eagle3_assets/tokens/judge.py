@@ -4,7 +4,7 @@ What belongs here: running laws and weighing what they find. Not here: any law, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ import polars as pl
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import GENERATED, Batch
-from eagle3_assets.tokens.columns import Ints, Mask
+from eagle3_assets.tokens.columns import Ids, Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
@@ -20,7 +20,16 @@ from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, count
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
-__all__ = ["Context", "PromptIndex", "Report", "Verdict", "judge_generations", "judge_prompts", "prompt_faults"]
+__all__ = [
+    "Context",
+    "Judge",
+    "PromptIndex",
+    "Report",
+    "Verdict",
+    "judge_generations",
+    "judge_prompts",
+    "prompt_faults",
+]
 
 SHOWN_DETAILS = 5
 """How many findings a verdict repeats in words; the findings frame has all of them."""
@@ -61,7 +70,7 @@ def judge_prompts(batches: Iterable[pl.DataFrame], context: Context) -> Report:
         ValueError: a frame has no ``sample_id``, or the context lowers a law that cannot be lowered.
         TypeError: a column of ids is no list of integers.
     """
-    return _judge("tokenized_prompts", batches, context, _with_prompt)
+    return _judge("tokenized_prompts", batches, context)
 
 
 def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Report:
@@ -69,7 +78,7 @@ def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Repo
 
     Frames without a ``status`` column count as generated throughout. Arguments and errors as in :func:`judge_prompts`.
     """
-    return _judge("raw_generations", batches, context, _generated)
+    return _judge("raw_generations", batches, context)
 
 
 def prompt_faults(prompts: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -105,15 +114,20 @@ class _Tally:
     law: RowLaw
     effect: Effect
     impossible: str | None
+    keep: int | None
     judged: int = 0
     violations: int = 0
     warnings: int = 0
     recorded: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    missing: list[_Finding] = field(default_factory=list)
     findings: list[_Finding] = field(default_factory=list)
+    missing: list[_Finding] = field(default_factory=list)
+    missing_rows: list[Ids] = field(default_factory=list)
+    error_rows: list[Ids] = field(default_factory=list)
+    warning_rows: list[Ids] = field(default_factory=list)
+    left_out: int = 0
 
-    def add(self, batch: Batch, places: list[int]) -> None:
+    def add(self, batch: Batch, places: Ints) -> None:
         """Judges a batch whose rows have these places in the partition."""
         absent = next((column for column in self.law.columns if not batch.has(column)), None)
         if absent is not None:
@@ -125,26 +139,39 @@ class _Tally:
         self.counts.update(judgement.counts)
         self.recorded += int((judgement.judged if judgement.recorded is None else judgement.recorded).sum())
         errors = _rows(judgement.found, "error")
+        warned = np.setdiff1d(_rows(judgement.found, "warning"), errors)
         self.violations += len(errors)
-        self.warnings += len(np.setdiff1d(_rows(judgement.found, "warning"), errors))
+        self.warnings += len(warned)
+        self._mark(places[errors])
+        self.warning_rows.append(places[warned].astype(np.int32))
         echo = batch.echo if self.law.explained_by_echo else np.zeros(len(batch), np.int64)
         for found in judgement.found:
-            for row, index, detail in zip(found.rows.tolist(), found.index.tolist(), found.details, strict=True):
+            room = self._room(self.findings, len(found.rows))
+            for row, index, detail in zip(
+                found.rows[:room].tolist(), found.index[:room].tolist(), found.details[:room], strict=True
+            ):
                 text = f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail
                 self.findings.append(self._finding(batch, places, row, found.severity, index, text))
         if judgement.missing is not None:
-            for row in np.flatnonzero(judgement.missing).tolist():
+            rows = np.flatnonzero(judgement.missing)
+            self.missing_rows.append(places[rows].astype(np.int32))
+            room = len(rows) if self.keep is None else min(len(rows), self.keep - len(self.missing))
+            for row in rows[:room].tolist():
                 self.missing.append(self._finding(batch, places, row, "error", -1, self.law.missing))
 
     def verdict(self, rows: int, of: int, no_rows: str, context: Context) -> Verdict:
         """The law's verdict after the last batch, of a sample of ``rows`` where there are ``of``."""
         sample = f"judged a sample of {rows:,} of {of:,}" if rows < of else None
         partly = "; ".join(filter(None, (sample, self.law.partly(context)))) or None
-        if self.missing and (self.recorded or context.complete_records):
-            self.judged += len({f.row for f in self.missing})
-            self.violations += len({f.row for f in self.missing})
-            self.findings += self.missing
-        elif self.missing:
+        missing = sum(map(len, self.missing_rows))
+        if missing and not context.mixed_records and (self.recorded or context.complete_records):
+            self.judged += missing
+            self.violations += missing
+            for rows_without in self.missing_rows:
+                self._mark(rows_without)
+            room = self._room(self.findings, missing)
+            self.findings += self.missing[:room]
+        elif missing:
             partly = "; ".join(filter(None, (self.law.missing, partly)))
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
@@ -171,76 +198,170 @@ class _Tally:
             remark=remark,
         )
 
-    def _finding(
-        self, batch: Batch, places: list[int], row: int, severity: Severity, index: int, detail: str
-    ) -> _Finding:
+    def _mark(self, places: Ids) -> None:
+        """Remembers rows at fault, by what that means for them."""
+        (self.warning_rows if self.effect == "warn" else self.error_rows).append(places.astype(np.int32))
+
+    def _room(self, findings: list[_Finding], wanted: int) -> int:
+        """How many more findings are kept; the rest is counted."""
+        room = wanted if self.keep is None else min(wanted, self.keep - len(findings))
+        self.left_out += wanted - room
+        return room
+
+    def _finding(self, batch: Batch, places: Ints, row: int, severity: Severity, index: int, detail: str) -> _Finding:
         severity = "warning" if self.effect == "warn" else severity
         position = None if index < 0 else index
-        return _Finding(places[row], self.law.name, batch.sample_ids[row], severity, position, detail)
+        return _Finding(int(places[row]), self.law.name, batch.sample_ids[row], severity, position, detail)
 
 
-def _judge(
-    asset: Asset, batches: Iterable[pl.DataFrame], context: Context, candidates: Callable[[pl.DataFrame], Mask]
-) -> Report:
-    effects = effective(context.law_effects)
-    laws = laws_of(asset)
-    tallies = {law.name: _Tally(law, effects[law.name], law.unless(context)) for law in laws if isinstance(law, RowLaw)}
-    at_once = [tally for tally in tallies.values() if not tally.law.sampled]
-    sampled = [tally for tally in tallies.values() if tally.law.sampled and tally.impossible is None]
-    draw = Draw(context.sample_rows, {"sample_id", "finish_type"}.union(*(tally.law.columns for tally in sampled)))
-    schema = pl.Schema({**_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
-    facts, rows, total = [schema.to_frame()], 0, 0
-    for frame in _sliced(batches):
-        chosen = candidates(frame)
-        whole = Batch(frame, context)
-        facts.append(_facts(whole, schema))
-        if chosen.any():
-            candidate = frame if chosen.all() else frame.filter(chosen)
-            batch = whole if chosen.all() else Batch(candidate, context)
-            places = (total + np.flatnonzero(chosen)).tolist()
-            for tally in at_once:
-                tally.add(batch, places)
-            if sampled:
-                draw.add(candidate, places)
-        rows += int(chosen.sum())
-        total += len(frame)
-    drawn, places = draw.rows()
-    if len(drawn):
-        batch = Batch(drawn, context)
-        for tally in sampled:
-            tally.add(batch, places)
-    no_rows = "there is no row with prompt ids" if asset == "tokenized_prompts" else "there is no generated row"
-    partition = pl.concat(facts)
-    verdicts: list[Verdict] = []
-    findings: list[_Finding] = []
-    quarantined: set[str] = set()
-    place: dict[str, int] = {}
-    for law in laws:
-        if isinstance(law, RowLaw):
-            tally = tallies[law.name]
-            shown = min(rows, context.sample_rows) if law.sampled else rows
-            verdicts.append(tally.verdict(shown, rows, no_rows, context))
-            findings += tally.findings if tally.impossible is None else []
-        else:
-            place = place or {sample: row for row, sample in enumerate(partition["sample_id"])}
-            verdict, named, broken = _partition_verdict(law, effects[law.name], partition, context, place)
-            verdicts.append(verdict)
-            findings += named
-            quarantined |= broken
-    return Report(
-        tuple(verdicts),
-        _frame(findings),
-        rows,
-        frozenset(
-            quarantined | {f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"}
-        ),
-        context.quarantine_limit,
-        _without_result(asset, partition, rows),
+class Judge:
+    """Judges the rows of one asset, a frame at a time: for rows that are read once and judged in more than one way."""
+
+    def __init__(self, asset: Asset, context: Context, *, keep: int | None = None) -> None:
+        """Nothing is judged yet.
+
+        Args:
+            asset: whose laws.
+            context: what the rows are judged against.
+            keep: findings of each law that are kept one by one, the first ones; the rest is counted. None keeps all.
+
+        Raises:
+            ValueError: the context lowers a law that cannot be lowered.
+        """
+        self.asset, self.context, self.keep = asset, context, keep
+        self._effects = effective(context.law_effects)
+        self._tallies = {
+            law.name: _Tally(law, self._effects[law.name], law.unless(context), keep)
+            for law in laws_of(asset)
+            if isinstance(law, RowLaw)
+        }
+        tallies = self._tallies.values()
+        self._sampled = [tally for tally in tallies if tally.law.sampled and tally.impossible is None]
+        wanted = {"sample_id", "finish_type"}.union(*(tally.law.columns for tally in self._sampled))
+        self._draw = Draw(context.sample_rows, wanted)
+        self._schema = pl.Schema({**_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
+        self._facts = [self._schema.to_frame()]
+        self._rows = self._total = 0
+        self._offenders: list[pl.DataFrame] = []
+        self._remembered: frozenset[str] = frozenset()
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Judges rows; errors as in :func:`judge_prompts`."""
+        for part in _sliced([frame]):
+            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else _generated(part)
+            whole = Batch(part, self.context)
+            self._facts.append(_facts(whole, self._schema))
+            if chosen.any():
+                batch = whole if chosen.all() else Batch(part.filter(chosen), self.context)
+                places = self._total + np.flatnonzero(chosen)
+                for tally in self._tallies.values():
+                    if not tally.law.sampled:
+                        tally.add(batch, places)
+                if self._sampled:
+                    self._draw.add(batch.frame, places)
+                self._remember(batch.frame)
+            self._rows += int(chosen.sum())
+            self._total += len(part)
+
+    @property
+    def offenders(self) -> pl.DataFrame:
+        """Ids of the first few offenders of each law about single rows, for those who read the rows only once.
+
+        Columns ``sample_id`` and, where the rows have them, ``prompt_ids`` and ``output_ids``.
+        """
+        return pl.concat([pl.DataFrame(schema={"sample_id": pl.String}), *self._offenders], how="diagonal")
+
+    def report(self) -> Report:
+        """The verdicts, after the last row; to be asked for once."""
+        self._judge_sample()
+        context, effects = self.context, self._effects
+        no_rows = (
+            "there is no row with prompt ids" if self.asset == "tokenized_prompts" else "there is no generated row"
+        )
+        partition = pl.concat(self._facts)
+        verdicts: list[Verdict] = []
+        findings: list[_Finding] = []
+        left_out = 0
+        broken: set[str] = set()
+        error_rows: list[Ids] = [np.empty(0, np.int32)]
+        warning_rows: list[Ids] = [np.empty(0, np.int32)]
+        for law in laws_of(self.asset):
+            if isinstance(law, RowLaw):
+                tally = self._tallies[law.name]
+                shown = min(self._rows, context.sample_rows) if law.sampled else self._rows
+                verdicts.append(tally.verdict(shown, self._rows, no_rows, context))
+                if tally.impossible is None:
+                    findings += tally.findings
+                    left_out += tally.left_out
+                    error_rows += tally.error_rows
+                    warning_rows += tally.warning_rows
+            else:
+                verdict, named, broken_here = _partition_verdict(law, effects[law.name], partition, context)
+                broken |= broken_here
+                if broken_here:
+                    error_rows.append(_places(partition, broken_here)["row"].to_numpy().astype(np.int32))
+                verdicts.append(verdict)
+                findings += named[: self.keep]
+                left_out += len(named[self.keep :]) if self.keep is not None else 0
+        findings.sort(key=lambda f: (f.row, _ORDER[f.law]))
+        errors = np.unique(np.concatenate(error_rows))
+        broken |= {f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"}
+        return Report(
+            tuple(verdicts),
+            _frame(findings),
+            self._rows,
+            frozenset(
+                broken | {f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"}
+            ),
+            context.quarantine_limit,
+            _without_result(self.asset, partition, self._rows),
+            errors,
+            np.setdiff1d(np.concatenate(warning_rows), errors),
+            np.array([f.row for f in findings], np.int64),
+            left_out,
+        )
+
+    def _judge_sample(self) -> None:
+        drawn, places = self._draw.rows()
+        if len(drawn):
+            batch = Batch(drawn, self.context)
+            for tally in self._sampled:
+                tally.add(batch, np.array(places, np.int64))
+            self._remember(drawn)
+
+    def _remember(self, rows: pl.DataFrame) -> None:
+        """Keeps the ids of rows that laws name first."""
+        named = frozenset(f.sample_id for tally in self._tallies.values() for f in tally.findings[:SHOWN_DETAILS])
+        if new := named - self._remembered:
+            columns = [name for name in ("sample_id", "prompt_ids", "output_ids") if name in rows.columns]
+            found = rows.select(columns).filter(pl.col("sample_id").is_in(list(new)))
+            self._offenders.append(found.unique("sample_id", keep="first", maintain_order=True).rechunk())
+            self._remembered = named
+
+    def places(self, sample_ids: Iterable[str]) -> pl.DataFrame:
+        """Where samples stand: ``sample_id`` and ``row`` (UInt32, 0-based among all rows), ordered by row."""
+        return _places(pl.concat(self._facts), sample_ids)
+
+
+def _judge(asset: Asset, batches: Iterable[pl.DataFrame], context: Context) -> Report:
+    judge = Judge(asset, context)
+    for frame in batches:
+        judge.add(frame)
+    return judge.report()
+
+
+def _places(facts: pl.DataFrame, sample_ids: Iterable[str]) -> pl.DataFrame:
+    wanted = pl.Series(list(sample_ids), dtype=pl.String)
+    return (
+        facts.select("sample_id")
+        .with_row_index("row")
+        .filter(pl.col("sample_id").is_in(wanted.implode()))
+        .select("sample_id", "row")
     )
 
 
 def _partition_verdict(
-    law: PartitionLaw, effect: Effect, facts: pl.DataFrame, context: Context, place: Mapping[str, int]
+    law: PartitionLaw, effect: Effect, facts: pl.DataFrame, context: Context
 ) -> tuple[Verdict, list[_Finding], frozenset[str]]:
     """The verdict, the findings, and the samples which are quarantined by themselves."""
     reason = law.unless(context)
@@ -269,9 +390,11 @@ def _partition_verdict(
         details=judgement.details[:SHOWN_DETAILS],
         figures=judgement.figures,
     )
+    named = (*judgement.broken, *judgement.samples)
+    rows = _places(facts, (sample for sample, _ in named)) if named else facts.clear()
+    place = dict(rows.unique("sample_id", keep="last").iter_rows()) if len(rows) else {}
     findings = [
-        _Finding(place.get(sample, len(facts)), law.name, sample, severity, None, text)
-        for sample, text in (*judgement.broken, *judgement.samples)
+        _Finding(place.get(sample, len(facts)), law.name, sample, severity, None, text) for sample, text in named
     ]
     return verdict, findings, broken
 
@@ -363,7 +486,6 @@ def _short_hashes(digests: list[bytes]) -> pl.Series:
 
 
 def _frame(findings: list[_Finding]) -> pl.DataFrame:
-    findings.sort(key=lambda f: (f.row, _ORDER[f.law]))
     return pl.DataFrame(
         [(f.sample_id, f.law, f.severity, f.index, f.detail) for f in findings], schema=SAMPLE_FINDINGS, orient="row"
     )

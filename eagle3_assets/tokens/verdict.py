@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
+from eagle3_assets.tokens.columns import Ids, Ints
 from eagle3_assets.tokens.laws.base import Effect, Law
 
 Status = Literal["passed", "warned", "failed", "not_judged"]
@@ -82,6 +84,15 @@ class Report:
     quarantine_limit: float
     without_result: str | None = None
     """Why there was nothing to judge though there were rows."""
+    error_rows: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows (0-based among all that were given, ascending) which break a law about single rows with another effect than
+    to warn."""
+    warning_rows: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    """Other rows that such a law has a warning for."""
+    finding_rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """Of each finding the row that it is about; the number of all rows where it is about none."""
+    findings_left_out: int = 0
+    """Findings that were counted and not kept."""
 
     def __getitem__(self, law: str) -> Verdict:
         """The verdict of the law of that name.

@@ -8,7 +8,7 @@ import pytest
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.context import Context, PromptIndex
-from eagle3_assets.tokens.judge import SHOWN_DETAILS, judge_generations, judge_prompts, prompt_faults
+from eagle3_assets.tokens.judge import SHOWN_DETAILS, Judge, judge_generations, judge_prompts, prompt_faults
 from eagle3_assets.tokens.laws import LAWS, effective, laws_of, lowerable_laws
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets_tests.tokens import kimi
@@ -222,10 +222,11 @@ def test_null_id_is_a_missing_id(context: Context) -> None:
 def test_prompt_faults_mark_what_must_not_be_sent(context: Context) -> None:
     rows = kimi.genuine()
     rows["last"]["prompt_ids"] = rows["last"]["prompt_ids"][:-2]
-    faults = prompt_faults(kimi.prompts(rows), replace(context, rerendered_prompts=None, declared_tools=None))
+    known = replace(context, rerendered_prompts=None, declared_tools=None)
+    faults = prompt_faults(kimi.prompts(rows), known)
     assert faults.select("sample_id", "law").rows() == [("last", "prompt_suffix")]
     assert faults["reason"][0].startswith("prompt_suffix: ends with ")
-    assert prompt_faults(kimi.prompts(), context).is_empty()
+    assert prompt_faults(kimi.prompts(), known).is_empty()
 
 
 @pytest.mark.parametrize("row", [0, 5, 11])
@@ -294,3 +295,28 @@ def test_laws_load_no_model_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3, 100])
+def test_findings_that_are_not_kept_are_counted(keep: int, profile: TargetProfile) -> None:
+    frame = miscounted(6, 4)
+    uncounted = frame.with_columns(pl.when(pl.col("sample_id") != "9").then("completion_tokens"))
+    everything = judge_generations([uncounted], Context(profile))
+    judge = Judge("raw_generations", Context(profile), keep=keep)
+    for part in uncounted.iter_slices(3):
+        judge.add(part)
+    report = judge.report()
+    assert report["completion_count"].violations == everything["completion_count"].violations == 7
+    assert report.findings.filter(pl.col("law") == "completion_count").height == min(keep, 7)
+    assert report.findings.height + report.findings_left_out == everything.findings.height
+    assert report.error_rows.tolist() == everything.error_rows.tolist() == [0, 1, 2, 3, 4, 5, 9]
+    assert [f"{row}" for row in report.finding_rows] == report.findings["sample_id"].to_list()
+
+
+def test_first_offenders_are_kept_with_their_ids(profile: TargetProfile) -> None:
+    judge = Judge("raw_generations", Context(profile))
+    frame = miscounted(SHOWN_DETAILS + 5, 3)
+    for part in frame.iter_slices(2):
+        judge.add(part)
+    assert judge.offenders.equals(frame.head(SHOWN_DETAILS).select("sample_id", "prompt_ids", "output_ids"))
+    assert judge.places(["1", "4", "nobody"]).rows() == [("1", 1), ("4", 4)]

@@ -49,7 +49,8 @@ def test_column_without_any_value(column: str, law: str, context: Context) -> No
     assert report[law].status == "not_judged"
     assert report[law].reason in (
         "no row records completion_tokens",
-        "no row records server_prompt_tokens",
+        "no row records both its prompt and completion_tokens",
+        "no row records both its prompt and server_prompt_tokens",
         "no row records a finish type",
         "no row records a finish type and a cap",
         "no row records max_new_tokens",
@@ -164,6 +165,25 @@ def test_a_column_that_only_some_batches_have_is_not_judged(context: Context) ->
     frame = kimi.generations()
     report = judge_generations([frame.head(3), frame.tail(-3).drop("completion_tokens")], context)
     assert report["completion_count"].status == "not_judged"
+
+
+def test_without_prompt_ids_nothing_is_said_of_the_prompt(context: Context) -> None:
+    frame = kimi.generations()
+    without = frame.with_columns(pl.lit(None, frame["prompt_ids"].dtype).alias("prompt_ids"))
+    one = pl.concat([without.head(1), frame.tail(-1)])
+    for law in ("no_prompt_echo", "server_saw_prompt"):
+        assert judge_generations([without], context)[law].status == "not_judged"
+        verdict = judge_generations([one], context)[law]
+        assert (verdict.judged, verdict.violations) == (len(frame) - 1, 0)
+
+
+@pytest.mark.parametrize("column", ["completion_tokens", "finish_type", "matched_stop"])
+def test_rows_of_different_tools_say_nothing_of_one_another(column: str, context: Context) -> None:
+    frame = kimi.generations()
+    mixed = pl.concat([frame.head(1).with_columns(pl.lit(None, frame[column].dtype).alias(column)), frame.tail(-1)])
+    assert not judge_generations([mixed], context).findings.filter(pl.col("severity") == "error").is_empty()
+    report = judge_generations([mixed], replace(context, mixed_records=True))
+    assert report.findings.filter(pl.col("severity") == "error").is_empty()
 
 
 def strip(**facts: object) -> Callable[[TargetProfile], TargetProfile]:

@@ -21,8 +21,9 @@ def judge_no_prompt_echo(batch: Batch) -> RowJudgement:
         counted = batch.output.lengths[row] - echo[row]
         return f"prompt echo: the output starts with the prompt's last {echo[row]} ids, {counted} counted ones follow"
 
-    counted = batch.present("completion_tokens")
-    return RowJudgement(counted, (find(echo > 0, detail, np.zeros_like(echo)),), missing=~counted)
+    counted, sent = batch.present("completion_tokens"), batch.present("prompt_ids")
+    found = find(echo > 0, detail, np.zeros_like(echo))
+    return RowJudgement(counted & sent, (found,), missing=~counted, recorded=counted)
 
 
 def judge_completion_count(batch: Batch) -> RowJudgement:
@@ -49,7 +50,9 @@ def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
         kind = "prompt truncated" if counted[row] < lengths[row] else "prompt changed"
         return f"{kind}: {lengths[row]} ids were sent, the engine counted {counted[row]}"
 
-    return RowJudgement(recorded, (find(recorded & (counted != lengths), detail),), missing=~recorded)
+    judged = recorded & batch.present("prompt_ids")
+    found = find(judged & (counted != lengths), detail)
+    return RowJudgement(judged, (found,), missing=~recorded, recorded=recorded)
 
 
 def judge_usage_consistent(batch: Batch) -> RowJudgement:
@@ -125,7 +128,7 @@ NO_PROMPT_ECHO = RowLaw(
     causes=("sgl-project/sglang#17240",),
     judge=judge_no_prompt_echo,
     columns=("prompt_ids", "output_ids", "completion_tokens"),
-    nothing="no row records completion_tokens",
+    nothing="no row records both its prompt and completion_tokens",
     missing="completion_tokens is not recorded",
 )
 
@@ -155,7 +158,7 @@ SERVER_SAW_PROMPT = RowLaw(
     " samples.",
     judge=judge_server_saw_prompt,
     columns=("prompt_ids", "server_prompt_tokens"),
-    nothing="no row records server_prompt_tokens",
+    nothing="no row records both its prompt and server_prompt_tokens",
     missing="server_prompt_tokens is not recorded",
 )
 

@@ -141,8 +141,9 @@ def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJ
 
 def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
     """Counts the prompts that are never sent, by reason."""
+    facts = facts.filter(pl.col("status").is_in(["ready", "refused"]))
     if facts.is_empty():
-        return PartitionJudgement(0, reason="there are no prompts", judged=False)
+        return PartitionJudgement(0, reason="no row says whether its prompt was refused", judged=False)
     refused = facts.filter(pl.col("status") == "refused")
     share = len(refused) / len(facts)
     said = f"{len(refused):,} of {counted(len(facts), 'prompt')} refused ({share:.2%})"

@@ -1,0 +1,99 @@
+"""One file judged from beginning to end.
+
+What belongs here: feeding what is read to the laws, keeping what a person is shown later. Not here: reading
+(``sources``), the laws, the forms of the result (``report``).
+
+What is kept of a file does not grow with its tokens: a few dozen bytes for each row, and the first findings.
+"""
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from eagle3_assets.audit.chat_dumps import ChatDump
+from eagle3_assets.audit.sources import Part, read_parts
+from eagle3_assets.interchange import Refusal
+from eagle3_assets.tokens.batch import GENERATED
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.judge import Judge
+from eagle3_assets.tokens.verdict import Report
+
+FINDINGS_KEPT = 10_000
+"""Findings of each law that are named; the rest is counted."""
+REFUSED_NAMED = 1_000
+"""Refused lines that are named; the rest is counted."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What judging a file has found."""
+
+    path: Path
+    context: Context
+    prompts: Report
+    """The laws about prompts, over the rows that have one."""
+    generations: Report
+    """The laws about outputs."""
+    lines: "array[int]"
+    """Each row's line, in the order in which the reports number rows."""
+    places: pl.DataFrame
+    """``sample_id`` and ``row`` of the samples that laws about the whole file name."""
+    offenders: pl.DataFrame
+    """``sample_id``, ``prompt_ids`` and ``output_ids`` of each law's first offenders."""
+    refused: list[Refusal]
+    """Lines that hold no row, the first of them."""
+    refused_count: int
+    chats: ChatDump | None
+    """What has been lost, where lines are chat completions."""
+
+
+def audit_file(path: Path, context: Context) -> Audited:
+    """Judges a file.
+
+    Args:
+        path: JSON lines, packed or not, or parquet.
+        context: the target. Its limit for quarantined rows should be 0: nobody leaves rows of this file out.
+
+    Raises:
+        AuditError: the file cannot be read to its end.
+    """
+    prompts = Judge("tokenized_prompts", context, keep=FINDINGS_KEPT)
+    generations = Judge("raw_generations", context, keep=FINDINGS_KEPT)
+    lines = array("q")
+    refused: list[Refusal] = []
+    refused_count = 0
+    chats = ChatDump(context)
+    for part in read_parts(path):
+        refused += part.refused[: max(0, REFUSED_NAMED - len(refused))]
+        refused_count += len(part.refused)
+        for number, line, turns in part.chats:
+            chats.add(number, line, turns)
+        if part.frame.is_empty():
+            continue
+        lines.extend(part.lines)
+        prompts.add(_with_output(part))
+        generations.add(part.frame)
+    judged = generations.report()
+    whole = [v.law.name for v in judged.verdicts if v.law.scope == "partition"]
+    return Audited(
+        path=path,
+        context=context,
+        prompts=prompts.report(),
+        generations=judged,
+        lines=lines,
+        places=generations.places(judged.findings.filter(pl.col("law").is_in(whole))["sample_id"].unique()),
+        offenders=pl.concat([prompts.offenders, generations.offenders], how="diagonal_relaxed"),
+        refused=refused,
+        refused_count=refused_count,
+        chats=chats if chats.lines else None,
+    )
+
+
+def _with_output(part: Part) -> pl.DataFrame:
+    """The rows as laws about prompts see them: the prompt of a row that has no output is no matter of this file."""
+    frame = part.frame
+    if "status" not in frame.columns or "prompt_ids" not in frame.columns:
+        return frame
+    return frame.with_columns(pl.when(pl.col("status") == GENERATED).then("prompt_ids"))

@@ -1,0 +1,280 @@
+"""Foreign files read as frames in the contract's columns, a few rows at a time.
+
+What belongs here: telling what kind of file it is, unpacking, cutting into frames, naming what cannot be read. Not
+here: what a line's keys mean (``rows``), judging.
+
+The kind is told by the file's first bytes, not by its name: parquet, gzip, zstandard, else JSON lines as they are.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import polars as pl
+import zstandard
+
+from eagle3_assets.audit.chat_dumps import Json, chat_turns
+from eagle3_assets.audit.rows import FOREIGN_ROWS, NAME_KEYS, OUTPUT_KEYS, PROMPT_KEYS, contract_row, sample_name
+from eagle3_assets.contract import RAW_GENERATIONS
+from eagle3_assets.frames import batches
+from eagle3_assets.interchange import (
+    MAX_LINE_BYTES,
+    InterchangeError,
+    LineFaultError,
+    Refusal,
+    TooLong,
+    json_object,
+    numbered_lines,
+)
+from eagle3_assets.strict_json import BYTE_ORDER_MARK
+from eagle3_assets.tokens.batch import GENERATED
+
+ROWS_AT_ONCE = 2_000
+IDS_AT_ONCE = 1 << 20
+"""Ids in a frame made of lines: outputs may be long."""
+
+_ZSTD_BITE = 1 << 10
+"""Compressed bytes unpacked at once: so few of them cannot fill the memory, whatever they unpack to."""
+
+_PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+_RENAMED = {"prompt_tokens": "server_prompt_tokens"}
+
+
+class AuditError(Exception):
+    """A file cannot be read to its end, or holds nothing that could be judged; the text says what and where."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What was read of a file in one go."""
+
+    frame: pl.DataFrame
+    """Rows in the contract's columns; the columns are the same in all parts of a file."""
+    lines: list[int] = field(default_factory=list)
+    """Each row's 1-based line; in parquet its number among the rows."""
+    refused: list[Refusal] = field(default_factory=list)
+    chats: list[tuple[int, Json, list[Json]]] = field(default_factory=list)
+    """Lines that are chat completions: number, object, the assistant's turns."""
+
+
+def read_parts(path: Path) -> Iterator[Part]:
+    """Reads a file from beginning to end, in memory that does not grow with it.
+
+    Raises:
+        AuditError: the file cannot be read, or not to its end.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+            file.seek(0)
+            if start == _PARQUET:
+                yield from _parquet_parts(path)
+            else:
+                yield from _line_parts(_unpacked(file, start))
+    except OSError as error:
+        raise AuditError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (InterchangeError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise AuditError(f"{path}: is damaged: {error}") from None
+
+
+def _unpacked(file: BinaryIO, start: bytes) -> BinaryIO:
+    if start.startswith(_GZIP):
+        return gzip.open(file)  # type: ignore[return-value] # a binary file in all that is used here
+    if start == _ZSTD:
+        return io.BufferedReader(_Unzstd(file), 1 << 20)
+    return file
+
+
+class _Unzstd(io.RawIOBase):
+    """A zstandard file unpacked, frame after frame; unlike the library's own reader it sees that a file is cut off."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._packed = self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        while not self._ready:
+            self._packed = self._packed or self._file.read(_ZSTD_BITE)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError("the compressed file ends in the middle")
+                return 0
+            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            self._ready = self._frame.decompress(self._packed)
+            self._packed = b""
+            if self._frame.eof:
+                self._packed, self._frame = self._frame.unused_data, None
+        taken, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+def _line_parts(file: BinaryIO) -> Iterator[Part]:
+    gathered = _Gathered()
+    for number, _, line in numbered_lines(file):
+        if isinstance(line, TooLong):
+            gathered.refused.append(Refusal(number, None, f"is longer than {MAX_LINE_BYTES >> 20} MiB"))
+        elif line.removeprefix(BYTE_ORDER_MARK).strip():
+            try:
+                gathered.add(number, json_object(line))
+            except LineFaultError as fault:
+                gathered.refused.append(Refusal(number, fault.sample_id, str(fault)))
+        if gathered.full:
+            yield gathered.part()
+            gathered = _Gathered()
+    yield gathered.part()
+
+
+class _Gathered:
+    """Objects on their way into a frame."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.lines: list[int] = []
+        self.refused: list[Refusal] = []
+        self.chats: list[tuple[int, Json, list[Json]]] = []
+        self._ids = 0
+
+    def add(self, number: int, line: Json) -> None:
+        try:
+            row = contract_row(line)
+        except LineFaultError as fault:
+            turns = None if any(line.get(key) is not None for key in (*OUTPUT_KEYS, "loss_mask")) else chat_turns(line)
+            if turns is None:
+                self.refused.append(Refusal(number, fault.sample_id, str(fault)))
+            else:
+                self.chats.append((number, line, turns))
+                self.refused.append(Refusal(number, _named(line), "is a chat completion: text without token ids"))
+            return
+        self.rows.append(row)
+        self.lines.append(number)
+        self._ids += len(row["output_ids"]) + len(row["prompt_ids"] or ())
+
+    @property
+    def full(self) -> bool:
+        rows = len(self.rows) + len(self.refused)
+        return rows >= ROWS_AT_ONCE or self._ids >= IDS_AT_ONCE
+
+    def part(self) -> Part:
+        columns = {name: [row[name] for row in self.rows] for name in FOREIGN_ROWS}
+        return Part(pl.DataFrame(columns, schema=FOREIGN_ROWS), self.lines, self.refused, self.chats)
+
+
+def _named(line: Json) -> str | None:
+    try:
+        return sample_name(line)
+    except LineFaultError:
+        return None
+
+
+def _parquet_parts(path: Path) -> Iterator[Part]:
+    with _readable(path):
+        stored = pl.scan_parquet(path)
+        schema = stored.collect_schema()
+    columns = _fitting(schema)
+    if columns is not None:
+        frame = stored.select(pl.col(old).alias(new) for new, old in columns.items())
+        yield from _fitting_parts(path, frame)
+        return
+    # Other tools' columns hold objects or other types: row by row through the same mapping as a line.
+    number, gathered = 0, _Gathered()
+    with _readable(path):
+        for batch in batches(stored, ROWS_AT_ONCE):
+            for row in batch.iter_rows(named=True):
+                number += 1
+                gathered.add(number, row)
+                if gathered.full:
+                    yield gathered.part()
+                    gathered = _Gathered()
+    yield gathered.part()
+
+
+def _fitting_parts(path: Path, frame: pl.LazyFrame) -> Iterator[Part]:
+    read = 0
+    with _readable(path):
+        for batch in batches(frame.with_columns(pl.col("sample_id").cast(pl.String)), ROWS_AT_ONCE):
+            numbers = list(range(read + 1, read + len(batch) + 1))
+            read += len(batch)
+            named = batch["sample_id"].is_not_null() & (batch["sample_id"] != "")
+            has_ids = batch["output_ids"].is_not_null()
+            if "status" in batch.columns:  # a row without an output says so, and is no fault of the file
+                has_ids |= (batch["status"] != GENERATED).fill_null(value=False)
+            kept = named & has_ids
+            refused = [
+                Refusal(numbers[row], None, "has no sample_id (or id)")
+                if not named[row]
+                else Refusal(numbers[row], batch["sample_id"][row], "output_ids is null, not a list of token ids")
+                for row in (~kept).arg_true()
+            ]
+            yield Part(batch.filter(kept), [numbers[row] for row in kept.arg_true()], refused)
+
+
+def _fitting(schema: pl.Schema) -> dict[str, str] | None:
+    """Contract columns and the stored ones that they are, by name; None where any has to be mapped row by row."""
+    found: dict[str, str] = {}
+    for new, keys in (("sample_id", NAME_KEYS), ("output_ids", OUTPUT_KEYS), ("prompt_ids", PROMPT_KEYS)):
+        present = [key for key in keys if key in schema]
+        if new == "prompt_ids" and not present:
+            continue
+        if len(present) != 1 and new != "sample_id":
+            return None
+        if not present or not _fits(new, schema[present[0]]):
+            return None
+        found[new] = present[0]
+    for name, dtype in schema.items():
+        new = _RENAMED.get(name, name)
+        if name in (*NAME_KEYS, *OUTPUT_KEYS, *PROMPT_KEYS) or new not in _COLUMNS:
+            if name in _MAPPED:
+                return None
+            continue
+        if new in found or not _fits(new, dtype):
+            return None
+        found[new] = name
+    return found
+
+
+_COLUMNS = {**FOREIGN_ROWS, **RAW_GENERATIONS}
+_MAPPED = {
+    "finish_reason",
+    "input_ids",
+    "loss_mask",
+    "meta_info",
+    "output_token_logprobs",
+    "sampling_params",
+    "usage",
+    "weight_versions",
+}
+"""What a line may say in a form that is no column of the contract."""
+
+
+def _fits(name: str, dtype: pl.DataType) -> bool:
+    wanted = _COLUMNS[name]
+    if dtype == pl.Null:
+        return name not in ("sample_id", "output_ids")
+    if isinstance(wanted, pl.List):
+        inner = getattr(dtype, "inner", None)
+        kinds = (pl.Float32, pl.Float64) if wanted.inner in (pl.Float32, pl.Float64) else _INTEGERS
+        return isinstance(dtype, pl.List) and inner in kinds
+    if wanted in (pl.Int32, pl.Int64):
+        return dtype in _INTEGERS
+    if wanted == pl.String:
+        return dtype == pl.String or (name == "sample_id" and dtype in _INTEGERS)
+    return dtype == wanted
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise AuditError(f"{path}: cannot be read as parquet: {error}") from None

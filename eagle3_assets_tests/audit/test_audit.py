@@ -1,0 +1,368 @@
+"""The command on files of every form, whole and broken."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import zstandard
+from typer.testing import CliRunner
+
+from eagle3_assets.audit import auditing, report
+from eagle3_assets.cli import app
+from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets_tests.audit.conftest import Audit, Line, errors, genuine_lines, jsonl, reply, write
+from eagle3_assets_tests.tokens import kimi
+
+A, B, C = kimi.letters("abc")
+STOP, END, T = kimi.IM_END, kimi.END_THINK, kimi.THINKING_PROMPT
+GOOD = [A, END, B, STOP]
+BROKEN = [A, END, B]
+"""Without the stop id that the reply names."""
+
+
+def by_name(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {law["name"]: law for law in result["laws"]}
+
+
+def test_the_result_has_this_shape(tmp_path: Path, audit: Audit) -> None:
+    path = write(tmp_path / "o.jsonl", reply("good", GOOD), reply("bad", BROKEN), b"{\n")
+    result = audit(path).only
+    assert list(result) == ["file", "samples", "laws", "findings", "file_findings", "refused", "verdict"]
+    assert result["file"] == str(path)
+    assert result["samples"] == {"judged": 2, "passed": 1, "warned": 0, "failed": 1}
+    assert result["findings"] == {"bad": {"stop_token_last": "error"}}
+    assert [found["law"] for found in result["file_findings"]] == ["duplicates"]  # both answer one prompt
+    [refused] = result["refused"]
+    assert refused.pop("reason").startswith("is not JSON")
+    assert refused == {"line": 3, "sample_id": None}
+    assert result["verdict"] == "fail"
+    assert [law["name"] for law in result["laws"]] == [law.name for law in LAWS]
+    laws = by_name(result)
+    assert laws["stop_token_last"] == {
+        "name": "stop_token_last",
+        "effect": "quarantine",
+        "judged": 2,
+        "violations": 1,
+        "share": 0.5,
+        "examples": [
+            {
+                "sample_id": "bad",
+                "line": 2,
+                "index": 2,
+                "detail": laws["stop_token_last"]["examples"][0]["detail"],
+            }
+        ],
+    }
+    assert laws["logprobs_agree"] == {
+        "name": "logprobs_agree",
+        "effect": "quarantine",
+        "judged": 0,
+        "violations": 0,
+        "share": 0.0,
+        "examples": [],
+        "reason": "no row records log-probabilities",
+    }
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "jsonl.zst", "misnamed"])
+def test_genuine_samples_pass(suffix: str, tmp_path: Path, audit: Audit) -> None:
+    answered = audit(write(tmp_path / f"o.{suffix}", *genuine_lines()))
+    assert (answered.exit_code, answered.only["verdict"], answered.only["findings"]) == (0, "pass", {})
+    assert answered.only["samples"]["passed"] == len(genuine_lines())
+
+
+def forms(output: list[int]) -> list[dict[str, Any]]:
+    """One reply as other tools write it."""
+    logprobs = [[-0.5, token, "x"] for token in output]
+    sampling = {"max_new_tokens": 64, "temperature": 0.7, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
+    full = sampling | {"repetition_penalty": 1.0, "sampling_seed": 3, "stop_token_ids": [STOP]}
+    return [
+        reply("1", output),
+        {"id": 2, "token_ids": output, "finish_reason": "stop"},
+        {"id": "3", "output_ids": output, "finish_reason": None, "prompt_ids": None, "meta_info": None},
+        {"id": "4", "input_ids": [*T, *output], "loss_mask": [0] * len(T) + [1] * len(output)},
+        {"id": "5", "prompt_ids": T, "output_ids": output, "finish_type": "stop", "matched_stop": "163586"},
+        {"id": "6", "prompt_token_ids": T, "output_ids": output, "finish_reason": "stop", "matched_stop": STOP},
+        {"id": "7", "output_ids": output, "output_token_logprobs": logprobs, "sampling_params": full},
+        {"id": "8", "output_ids": output, "tools": [{"type": "function"}], "text": "half a pair: \ud800", "usage": {}},
+        {"id": "9", "output_ids": output, "usage": {"completion_tokens": len(output)}, "meta_info": "{}"},
+    ]
+
+
+def test_every_form_of_a_row_is_read(tmp_path: Path, audit: Audit) -> None:
+    answered = audit(write(tmp_path / "o.jsonl", *forms(GOOD)))
+    assert (answered.only["refused"], answered.only["findings"]) == ([], {})
+    assert {found["law"] for found in answered.only["file_findings"]} == {"duplicates"}  # one reply over and over
+    laws = by_name(answered.only)
+    assert laws["completion_count"]["judged"] == 2
+    assert laws["stop_token_last"]["judged"] == 4
+    assert laws["reasoning_closed"]["judged"] == 4
+    assert laws["logprobs_agree"]["judged"] == laws["within_cap"]["judged"] == 1
+
+
+def test_every_form_of_a_broken_row_is_found_out(tmp_path: Path, audit: Audit) -> None:
+    result = audit(write(tmp_path / "o.jsonl", *forms([A, B, STOP, C]))).only
+    assert all(errors(result, str(number)) for number in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{\n", "is not JSON"),
+        (b"[1]\n", "is not a JSON object"),
+        (b'{"a":1,"a":2}\n', "key 'a' twice"),
+        (b'"\xff"\n', "is not UTF-8"),
+        (b'{"id":"x","output_ids":[NaN]}\n', "NaN"),
+        ({"output_ids": [1]}, "has no sample_id"),
+        ({"id": "", "output_ids": [1]}, "id is empty"),
+        ({"id": 1.5, "output_ids": [1]}, "id is 1.5, not a string"),
+        ({"id": "x"}, "has no output_ids"),
+        ({"id": "x", "output_ids": None}, "output_ids is null"),
+        ({"id": "x", "output_ids": "1 2"}, "output_ids is"),
+        ({"id": "x", "output_ids": [1, "2"]}, "output_ids[1]"),
+        ({"id": "x", "output_ids": [1, True]}, "output_ids[1]"),
+        ({"id": "x", "output_ids": [1, 2**63]}, "output_ids[1]"),
+        ({"id": "x", "output_ids": [1], "token_ids": [2]}, "are not the same"),
+        ({"id": "x", "output_ids": [1], "prompt_ids": [None]}, "prompt_ids[0]"),
+        ({"id": "x", "output_ids": [1], "completion_tokens": "1"}, "completion_tokens"),
+        ({"id": "x", "output_ids": [1], "completion_tokens": -1}, "completion_tokens"),
+        ({"id": "x", "output_ids": [1], "finish_reason": {}}, "finish_reason has no type"),
+        ({"id": "x", "output_ids": [1], "finish_reason": 3}, "finish type is 3"),
+        ({"id": "x", "output_ids": [1], "meta_info": [1]}, "meta_info"),
+        ({"id": "x", "output_ids": [1], "output_token_logprobs": [[-1]]}, "output_token_logprobs[0]"),
+        ({"id": "x", "output_ids": [1], "text": ["a"]}, "text is a list"),
+        ({"id": "x", "output_ids": [1], "meta_info": {"weight_versions": [{}]}}, "weight_versions"),
+        ({"id": "x", "output_ids": [1], "loss_mask": [1]}, "both output_ids and a loss_mask"),
+        ({"id": "x", "input_ids": [1, 2], "loss_mask": [1]}, "loss_mask has 1 values for 2 input_ids"),
+        ({"id": "x", "input_ids": [1, 2], "loss_mask": [0, 0]}, "loss_mask is all zero"),
+        ({"id": "x", "input_ids": [1, 2, 3], "loss_mask": [1, 0, 1]}, "loss_mask has a gap"),
+        ({"id": "x", "input_ids": [1, 2], "loss_mask": [1, 0]}, "loss_mask ends before the last id"),
+        ({"id": "x", "input_ids": [1, 2], "loss_mask": [0, 2]}, "zeros and ones"),
+        ({"id": "x", "input_ids": [1, 2], "loss_mask": [0, [1]]}, "zeros and ones"),
+        ({"id": "x", "loss_mask": [1]}, "input_ids is null"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_refused_and_the_rest_goes_on(
+    line: Any, reason: str, tmp_path: Path, audit: Audit
+) -> None:
+    answered = audit(write(tmp_path / "o.jsonl", *genuine_lines(), line, reply("after", GOOD)))
+    [refused] = answered.only["refused"]
+    assert refused["line"] == len(genuine_lines()) + 1
+    assert reason in refused["reason"]
+    assert refused["sample_id"] == ("x" if isinstance(line, dict) and line.get("id") == "x" else None)
+    assert answered.only["samples"]["passed"] == len(genuine_lines()) + 1
+    assert (answered.exit_code, answered.only["verdict"]) == (0, "warn")
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"{\n[\n", jsonl({"id": "x"}, {"output_ids": []})])
+def test_where_nothing_was_judged_nothing_passes(data: bytes, tmp_path: Path, audit: Audit) -> None:
+    (tmp_path / "o.jsonl").write_bytes(data)
+    answered = audit(tmp_path / "o.jsonl")
+    assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged")
+    assert answered.only["samples"] == {"judged": 0, "passed": 0, "warned": 0, "failed": 0}
+    assert {law["judged"] for law in answered.only["laws"]} == {0}
+    assert all(law["reason"] for law in answered.only["laws"])
+
+
+@pytest.mark.parametrize("token", [-1, kimi.VOCAB_SIZE, 2**31, 2**62])
+def test_an_id_outside_the_vocabulary_is_judged_as_it_is(token: int, tmp_path: Path, audit: Audit) -> None:
+    result = audit(write(tmp_path / "o.jsonl", reply("s", [A, token, END, B, STOP]))).only
+    assert errors(result, "s") == {"ids_in_vocabulary"}
+    assert by_name(result)["ids_in_vocabulary"]["examples"][0]["index"] == 1
+
+
+def test_a_truncated_packed_file_cannot_be_used(tmp_path: Path, audit: Audit) -> None:
+    lines = [reply(str(number), GOOD) for number in range(2_000)]
+    for suffix in ("gz", "zst"):
+        path = write(tmp_path / f"o.jsonl.{suffix}", *lines)
+        path.write_bytes(path.read_bytes()[:-20])
+        answered = audit(path)
+        assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged"), suffix
+        assert "is damaged" in answered.stderr
+
+
+def test_zstandard_files_of_several_frames_are_read_whole(tmp_path: Path, audit: Audit) -> None:
+    pack = zstandard.ZstdCompressor().compress
+    whole = jsonl(*genuine_lines())
+    (tmp_path / "o.zst").write_bytes(pack(whole[:100]) + pack(b"") + pack(whole[100:]))
+    assert audit(tmp_path / "o.zst").only["samples"]["passed"] == len(genuine_lines())
+
+
+def test_one_line_for_each_file_and_the_worst_exit_code(tmp_path: Path, audit: Audit) -> None:
+    good = write(tmp_path / "good.jsonl", *genuine_lines())
+    bad = write(tmp_path / "bad.jsonl", reply("s", BROKEN))
+    assert audit(good, bad).exit_code == 1
+    answered = audit(good, tmp_path / "missing.jsonl", bad, tmp_path)
+    assert [result["verdict"] for result in answered.files] == ["pass", "nothing_judged", "fail", "nothing_judged"]
+    assert "missing.jsonl: cannot be read" in answered.files[1]["refused"][0]["reason"]
+    assert answered.exit_code == 2
+
+
+def test_own_parquet(tmp_path: Path, audit: Audit) -> None:
+    rows = {
+        sample: row
+        for sample, row in kimi.genuine().items()
+        if not sample.startswith(("cut", "implicit", "tools-then-text"))
+    }
+    frame = kimi.generations(rows)
+    failed = frame.head(1).with_columns(
+        pl.lit("failed").alias("status"),
+        pl.lit("lost").alias("sample_id"),
+        pl.lit(None, frame["output_ids"].dtype).alias("output_ids"),
+    )
+    pl.concat([frame, failed]).write_parquet(tmp_path / "own.parquet")
+    answered = audit(tmp_path / "own.parquet")
+    assert (answered.exit_code, answered.only["verdict"], answered.only["refused"]) == (0, "pass", [])
+    assert answered.only["samples"]["judged"] == len(frame)
+    assert by_name(answered.only)["stored_as_captured"]["judged"] == len(frame)
+    broken = frame.with_columns(pl.col("output_ids").list.head(2))
+    broken.write_parquet(tmp_path / "broken.parquet")
+    assert audit(tmp_path / "broken.parquet").only["samples"]["failed"] == len(frame)
+
+
+@pytest.mark.parametrize("dtype", [pl.List(pl.Int64), pl.List(pl.UInt32), pl.List(pl.UInt64), pl.Array(pl.Int32, 4)])
+def test_foreign_parquet(dtype: pl.DataType, tmp_path: Path, audit: Audit) -> None:
+    frame = pl.DataFrame(
+        {
+            "id": [1, 2, 1, None],
+            "token_ids": pl.Series([GOOD, [A, B, C, STOP], GOOD, GOOD], dtype=dtype),
+            "prompt_ids": [T, T, None, T],
+            "finish_reason": ["stop", "stop", "stop", "stop"],
+            "score": [0.5] * 4,
+        }
+    )
+    frame.write_parquet(tmp_path / "o.parquet")
+    frame.drop("finish_reason").write_parquet(tmp_path / "columns.parquet")
+    for name in ("o.parquet", "columns.parquet"):
+        result = audit(tmp_path / name).only
+        assert result["findings"] == {"2": {"reasoning_closed": "error"}}
+        assert result["refused"] == [{"line": 4, "sample_id": None, "reason": "has no sample_id (or id)"}]
+        assert [f["lines"] for f in result["file_findings"] if f["law"] == "conservation"] == [[1, 3]]
+
+
+def test_parquet_with_objects_and_trainer_rows(tmp_path: Path, audit: Audit) -> None:
+    pl.DataFrame([reply("1", GOOD), reply("2", BROKEN)]).write_parquet(tmp_path / "replies.parquet")
+    result = audit(tmp_path / "replies.parquet").only
+    assert result["findings"] == {"2": {"stop_token_last": "error"}}
+    trainer = {"id": ["a", "b"], "input_ids": [[*T, *GOOD], [1, 2]], "loss_mask": [[0] * len(T) + [1] * 4, [0, 0]]}
+    pl.DataFrame(trainer).write_parquet(tmp_path / "trainer.parquet")
+    result = audit(tmp_path / "trainer.parquet").only
+    assert result["samples"]["passed"] == 1
+    assert result["refused"][0] == {
+        "line": 2,
+        "sample_id": "b",
+        "reason": "loss_mask is all zero: the row has no output",
+    }
+
+
+@pytest.mark.parametrize("data", [b"PAR1", b"PAR1 and something else PAR1", b"\x1f\x8b\x00", b"\x28\xb5\x2f\xfd\x00"])
+def test_a_damaged_file_cannot_be_used(data: bytes, tmp_path: Path, audit: Audit) -> None:
+    (tmp_path / "o").write_bytes(data)
+    answered = audit(tmp_path / "o")
+    assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged")
+    assert answered.stderr.startswith(str(tmp_path / "o"))
+
+
+def test_parquet_without_outputs(tmp_path: Path, audit: Audit) -> None:
+    kimi.prompts().write_parquet(tmp_path / "prompts.parquet")
+    answered = audit(tmp_path / "prompts.parquet")
+    assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged")
+    assert "has no output_ids" in answered.only["refused"][0]["reason"]
+
+
+def test_what_is_not_listed_is_counted(tmp_path: Path, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "FINDINGS_KEPT", 3)
+    monkeypatch.setattr(auditing, "REFUSED_NAMED", 2)
+    monkeypatch.setattr(report, "FILE_FINDINGS_NAMED", 1)
+    rows = [reply(str(n % 4), BROKEN) for n in range(8)]
+    result = audit(write(tmp_path / "o.jsonl", *rows, b"{\n", b"[\n", b"{\n")).only
+    assert result["samples"]["failed"] == 8
+    assert by_name(result)["stop_token_last"]["violations"] == 8
+    assert len(result["findings"]) == 3
+    assert len(result["refused"]) == 2
+    assert len(result["file_findings"]) == 1
+    assert result["cut_off"]["refused"] == 1
+    assert result["cut_off"]["findings"] >= 5
+    assert result["cut_off"]["file_findings"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "whose tokens should they be?"),
+        (("--profile", "nobody"), "there is no profile 'nobody'"),
+        (("--profile", "chatml"), "the ids of profile 'chatml' are not built in"),
+        (("--tokenizer", "/nowhere"), "there is no directory /nowhere"),
+        (("--config", "/nowhere.yaml"), "/nowhere.yaml"),
+        (("--config", "x", "--profile", "kimi"), "leave --profile and --tokenizer out"),
+    ],
+)
+def test_options_that_name_no_target(options: tuple[str, ...], said: str, tmp_path: Path, audit: Audit) -> None:
+    answered = audit(write(tmp_path / "o.jsonl", *genuine_lines()), options=options)
+    assert (answered.exit_code, answered.files) == (2, [])
+    assert said in answered.stderr
+
+
+def test_a_tokenizer_adds_laws_and_text(tmp_path: Path, audit: Audit, tokenizer_directory: Path) -> None:
+    path = write(tmp_path / "o.jsonl", *genuine_lines(), reply("bad\u202e", BROKEN))
+    options = ("--tokenizer", str(tokenizer_directory))
+    result = audit(path, options=options).only
+    assert by_name(result)["tokenizer_canary"]["judged"]
+    assert not by_name(audit(path).only)["tokenizer_canary"]["judged"]
+    shown = CliRunner().invoke(app, ["audit", str(path), *options])
+    assert shown.exit_code == 1
+    assert "FAIL" in shown.stdout
+    assert "bad<U+202E>" in shown.stdout
+    assert "\u202e" not in shown.stdout
+    assert "assistant<|im_middle|><think>a</think> ⟦b⟧" in shown.stdout
+
+
+def test_a_config_gives_target_and_effects(tmp_path: Path, audit: Audit, tokenizer_directory: Path) -> None:
+    (tokenizer_directory / "config.json").write_text(
+        json.dumps({"vocab_size": kimi.VOCAB_SIZE, "max_position_embeddings": 4096, "eos_token_id": [STOP, kimi.EOS]})
+    )
+    config = tmp_path / "eagle3.yaml"
+    text = f"""
+target: {{model: {tokenizer_directory}, chat_template: template.jinja}}
+law_effects: {{reasoning_closed: warn}}
+datasets:
+  - {{name: d, source: prompts.jsonl}}
+"""
+    config.write_text(text)
+    (tmp_path / "template.jinja").write_text("{{ messages[0].content }}")
+    (tmp_path / "prompts.jsonl").write_text("{}\n")
+    answered = audit(write(tmp_path / "o.jsonl", reply("s", [A, B, C, STOP])), options=("--config", str(config)))
+    assert answered.exit_code == 0
+    assert answered.only["findings"] == {"s": {"reasoning_closed": "warning"}}
+    assert by_name(answered.only)["reasoning_closed"]["effect"] == "warn"
+
+
+def test_control_characters_reach_no_terminal(tmp_path: Path) -> None:
+    rows: list[Line] = [reply("a\x1b[2J\u202e", BROKEN, "\x1b[31mred"), {"id": "\x07bell"}, b"{\x1b\n"]
+    shown = CliRunner().invoke(app, ["audit", str(write(tmp_path / "o.jsonl", *rows)), "--profile", "kimi"])
+    assert shown.exit_code == 1
+    assert not {"\x1b", "\x07", "\u202e"} & set(shown.output)
+    assert "<U+001B>" in shown.stdout
+
+
+def test_the_examples_in_the_docs_say_what_the_command_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    page = (root / "docs" / "audit.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```console\n\$ \.venv/bin/eagle3-assets (.*?)\n(.*?)```", page, re.DOTALL)
+    command, told = example
+    shown = CliRunner().invoke(app, command.split())
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith(told)
+    [offender] = re.findall(r"```\n(stop_token_last .*?)```", page, re.DOTALL)
+    assert offender in shown.stdout
+
+
+def test_the_docs_name_the_keys_of_the_result(tmp_path: Path, audit: Audit) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    result = audit(write(tmp_path / "o.jsonl", reply("s", BROKEN), reply("s", BROKEN), b"{\n")).only
+    keys = [*result, *result["samples"], *result["laws"][0], *result["file_findings"][0], *result["refused"][0]]
+    assert [key for key in keys if f'"{key}"' not in page] == []

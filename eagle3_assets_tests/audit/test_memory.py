@@ -1,0 +1,47 @@
+"""Memory does not grow with a file's bytes: measured in processes of their own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eagle3_assets_tests.audit.conftest import reply
+from eagle3_assets_tests.tokens import kimi
+
+MEASURE = """
+import json, resource, sys
+from typer.testing import CliRunner
+from eagle3_assets.cli import app
+result = CliRunner().invoke(app, ["audit", sys.argv[1], "--profile", "kimi", "--json"])
+samples = json.loads(result.stdout)["samples"]
+print(json.dumps([samples["judged"], samples["failed"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
+
+
+def peak(path: Path) -> tuple[int, int, float]:
+    """Rows judged and failed, and the peak memory in MiB."""
+    done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, check=True, text=True)
+    judged, failed, mib = json.loads(done.stdout)
+    return judged, failed, mib
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [False, True])
+def test_ten_times_the_file_needs_no_more_memory(broken: bool, tmp_path: Path) -> None:
+    output = [*kimi.letters("x" * 2_000), kimi.END_THINK, *([] if broken else [kimi.IM_END])]
+    line = json.dumps(reply("SAMPLE", output))
+    peaks = []
+    for rows in (3_000, 30_000):
+        path = tmp_path / f"{rows}.jsonl"
+        with path.open("w") as file:
+            file.writelines(f"{line.replace('SAMPLE', f'sample-{row:08}')}\n" for row in range(rows))
+        judged, failed, mib = peak(path)
+        assert (judged, failed) == (rows, rows if broken else 0)
+        peaks.append((path.stat().st_size >> 20, mib))
+        path.unlink()
+    (small, little), (large, much) = peaks
+    assert large - small > 250  # MiB
+    # A few dozen bytes a row, and ten thousand findings: far less than what was read.
+    assert much - little < (large - small) / 4, peaks

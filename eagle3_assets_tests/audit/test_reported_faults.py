@@ -1,0 +1,112 @@
+"""Every fault of public reports, in a file among genuine samples, through the command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets_tests.audit.conftest import Audit, errors, genuine_lines, reply, write
+from eagle3_assets_tests.tokens import kimi
+
+A, B, C, D, N, X = kimi.letters("abcdnx")
+STOP, END, T = kimi.IM_END, kimi.END_THINK, kimi.THINKING_PROMPT
+JUDGED = {law.name for law in LAWS}
+
+ECHO = [163586, 163588, 69702, 163601, 163606, A, B, END, C, STOP]
+SPANS = [{"version": "v7", "start": 0, "end": 2}, {"version": "v8", "start": 2, "end": 5}]
+DOUBLE = [END, kimi.SECTION_BEGIN, kimi.CALL_BEGIN, *kimi.letters("hello:0"), kimi.ARG_BEGIN]
+DOUBLE += [*kimi.letters(json.dumps('{"a":1}')), kimi.CALL_END, kimi.SECTION_END, STOP]
+
+FAULTS: list[tuple[str, dict[str, Any], set[str]]] = [
+    ("1 echo", reply("s", ECHO, meta={"completion_tokens": 5}), {"no_prompt_echo", "completion_count"}),
+    (
+        "2 stripped stop",
+        reply("s", [A, B, END, C], meta={"completion_tokens": 5}),
+        {"stop_token_last", "completion_count"},
+    ),
+    ("2 stripped stop, recounted", reply("s", [A, B, END, C]), {"stop_token_last"}),
+    (
+        "2 stripped stop, recounted beside the reply",
+        reply("s", [A, B, END, C], meta={"completion_tokens": 5}) | {"completion_tokens": 4},
+        {"stop_token_last", "completion_count"},
+    ),
+    ("3 past the stop", reply("s", [A, END, B, STOP, C, D]), {"nothing_after_stop", "stop_token_last"}),
+    ("4 bad logits", reply("s", [A, END, B, STOP], "NaN happened"), {"stop_token_last"}),
+    ("5 removed end of reasoning", reply("s", [A, B, C, STOP]), {"reasoning_closed"}),
+    (
+        "6 encoded again",
+        reply(
+            "s",
+            [END, kimi.HELLO, STOP],
+            meta={
+                "completion_tokens": 4,
+                "output_token_logprobs": [[-0.1, END, "</think>"], [-0.2, A, "h"], [-0.3, B, None], [-0.1, STOP]],
+            },
+        ),
+        {"logprobs_agree", "completion_count"},
+    ),
+    (
+        "7 weights changed",
+        reply("s", [A, B, END, C, STOP], meta={"weight_version": "v8", "weight_versions": SPANS}),
+        {"one_target"},
+    ),
+]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "jsonl.zst"])
+@pytest.mark.parametrize(("row", "laws"), [pytest.param(row, laws, id=name) for name, row, laws in FAULTS])
+def test_the_faulty_sample_and_no_other_breaks_the_law(
+    row: dict[str, Any], laws: set[str], suffix: str, tmp_path: Path, audit: Audit
+) -> None:
+    good = genuine_lines()
+    answered = audit(write(tmp_path / f"outputs.{suffix}", *good[:4], row, *good[4:]))
+    result = answered.only
+    assert errors(result, "s") >= laws & JUDGED
+    assert set(result["findings"]) <= {"s"}
+    if laws & JUDGED:
+        assert (answered.exit_code, result["verdict"]) == (1, "fail")
+        assert result["samples"] == {"judged": len(good) + 1, "passed": len(good), "warned": 0, "failed": 1}
+    for law in laws & JUDGED:
+        told = next(entry for entry in result["laws"] if entry["name"] == law)
+        assert told["violations"] == 1
+        assert (told["examples"][0]["sample_id"], told["examples"][0]["line"]) == ("s", 5)
+
+
+def test_an_echo_is_named_first_and_bad_logits_are_called_so(tmp_path: Path, audit: Audit) -> None:
+    lines = [reply("echo", ECHO, meta={"completion_tokens": 5}), reply("nan", [A, END, B, STOP], "NaN happened")]
+    laws = {law["name"]: law["examples"] for law in audit(write(tmp_path / "o.jsonl", *lines)).only["laws"]}
+    assert "prompt echo" in laws["completion_count"][0]["detail"]
+    assert laws["stop_token_last"][0]["detail"].startswith("bad logits")
+
+
+def test_tools_straight_from_reasoning_are_a_warning(tmp_path: Path, audit: Audit) -> None:
+    row = reply("s", [A, B, 163595, 163597, N, 163598, X, 163599, 163596, STOP])
+    answered = audit(write(tmp_path / "o.jsonl", row))
+    assert answered.exit_code == 0
+    assert answered.only["verdict"] == "warn"
+    assert answered.only["findings"]["s"]["reasoning_closed"] == "warning"
+    assert answered.only["samples"]["failed"] == 0
+
+
+def test_8_arguments_encoded_twice_are_what_the_model_wrote(
+    tmp_path: Path, audit: Audit, tokenizer_directory: Path
+) -> None:
+    answered = audit(write(tmp_path / "o.jsonl", reply("s", DOUBLE)), options=("--tokenizer", str(tokenizer_directory)))
+    assert answered.exit_code == 0
+    assert errors(answered.only, "s") == set()
+    if "tool_arguments_json" in JUDGED:
+        assert answered.only["findings"]["s"]["tool_arguments_json"] == "warning"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "jsonl.zst"])
+def test_11_a_sample_id_twice_names_both_lines(suffix: str, tmp_path: Path, audit: Audit) -> None:
+    good = genuine_lines()
+    again = reply(good[1]["sample_id"], [A, END, B, STOP])
+    answered = audit(write(tmp_path / f"o.{suffix}", *good, b"\n", again))
+    [finding] = [f for f in answered.only["file_findings"] if f["law"] == "conservation"]
+    assert finding["effect"] == "refuse"
+    assert finding["lines"] == [2, len(good) + 2]
+    assert good[1]["sample_id"] in finding["detail"]
+    assert answered.exit_code == 1

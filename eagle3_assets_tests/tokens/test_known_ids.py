@@ -1,0 +1,37 @@
+"""Profiles from built-in ids are those that a tokenizer gives."""
+
+import pytest
+
+from eagle3_assets.tokens.known_ids import KNOWN_IDS, known_profile
+from eagle3_assets.tokens.profile import ProfileError, TargetProfile, Tokenizer, resolve_profile
+from eagle3_assets_tests.tokens import kimi
+
+
+def test_kimi_is_the_profile_of_its_tokenizer(profile: TargetProfile, tokenizer: Tokenizer) -> None:
+    known = known_profile("kimi")
+    assert known == profile
+    for text in ("<|im_user|>user<|im_middle|>", *known.suffix_texts.values()):
+        assert KNOWN_IDS["kimi"].encode(text) == tokenizer.encode(text, add_special_tokens=False)
+    assert KNOWN_IDS["kimi"].decode([kimi.THINK, kimi.END_THINK]) == "<think></think>"
+
+
+def test_qwen3_has_the_ids_that_its_tokenizer_gives() -> None:
+    known = known_profile("qwen3")
+    assert known.vocab_size == 151_936
+    assert known.stop_ids == {151645, 151643}
+    assert known.suffixes["no_thinking"] == (151644, 77091, 198, 151667, 271, 151668, 271)
+
+
+@pytest.mark.parametrize("name", KNOWN_IDS)
+def test_every_table_fits_its_profile(name: str) -> None:
+    assert known_profile(name) == resolve_profile(KNOWN_IDS[name], name=name, vocab_size=KNOWN_IDS[name].vocab_size)
+    assert max(KNOWN_IDS[name].get_vocab().values()) < KNOWN_IDS[name].vocab_size
+
+
+def test_what_is_not_built_in_is_said_so() -> None:
+    with pytest.raises(ProfileError, match="'other text' are not built in"):
+        KNOWN_IDS["kimi"].encode("<think>other text")
+    with pytest.raises(ProfileError, match="id 7 is not built in"):
+        KNOWN_IDS["kimi"].decode([7])
+    with pytest.raises(ProfileError, match="--tokenizer DIR"):
+        known_profile("plain")
