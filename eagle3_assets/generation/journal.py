@@ -9,7 +9,7 @@ What belongs here: one writer's lock, appending, recovery after a crash, finding
 
 A row is acknowledged when ``append`` returns: from then on it survives the end of the process, however sudden. Against
 a power failure it is safe after the next group commit. One begins 16 rows or one second later at most, in a thread
-beside the work, since a disk takes a millisecond or ten for it; while it lasts, up to 64 rows may be without one.
+beside the work, since a disk takes a millisecond or ten for it; while it lasts, up to 256 rows may be without one.
 """
 
 import errno
@@ -37,7 +37,7 @@ FILE = "journal.jsonl"
 LOCK = "journal.lock"
 SYNC_RECORDS = 16
 SYNC_SECONDS = 1.0
-MOST_UNSYNCED = 64
+MOST_UNSYNCED = 256
 """Rows that may wait for a slow disk; then ``append`` waits too."""
 
 Row = dict[str, Any]

@@ -116,7 +116,7 @@ def test_at_the_usual_pace_every_prompt_ends_with_an_output_or_a_reason(tmp_path
         engine = SglangEngine(SglangEngineSettings(kind="sglang", endpoints=endpoints), MODEL)
         arguments = {"description": describe(engine), "retry": RetryPolicy()}
         outcome = run(tmp_path, prompts, engine, **arguments)  # type: ignore[arg-type]
-        evictions = sum(load.evictions for load in engine.servers)
+        evictions = sum(one.evictions for one in engine.servers)
     rows = sealed_rows(tmp_path)
     check_whole(rows, prompts)
     failed = rows.filter(pl.col("status") == "failed")
