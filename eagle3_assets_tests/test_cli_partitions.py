@@ -20,6 +20,8 @@ from eagle3_assets.storage.files import sealed_generations
 from eagle3_assets.target import load_target
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
+from eagle3_assets_tests.engines import fault_server
+from eagle3_assets_tests.engines.fault_server import Body, FaultServer
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +77,47 @@ def test_a_partition_that_is_refused_is_exit_1_with_the_reason(make_project: Pro
     assert code == 1
     assert "FAILED d raw_generations" in out
     assert "temperature" in out
+
+
+@pytest.mark.slow
+def test_prompts_that_fail_are_counted_by_name_and_exit_code_until_they_are_asked_again(
+    make_project: ProjectMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers say what the demo's target said, so that nothing but the faults can fail the run."""
+    project = make_project()
+    assert invoke(tmp_path, "materialize", "d")[0] == 0
+    recorded = scan_sealed(sealed_generations(project.layout, "d")).collect()
+    said = {tuple(row["prompt_ids"]): row for row in recorded.iter_rows(named=True)}
+    answer = fault_server._reply
+
+    def reply(body: Body) -> Body:
+        row = said[tuple(body["input_ids"])]
+        ids = row["output_ids"]
+        finish = {"type": row["finish_type"], "matched": ids[-1]}
+        known = answer(body | {"return_logprob": False})
+        meta = known["meta_info"] | {"finish_reason": finish, "completion_tokens": len(ids)}
+        return known | {"output_ids": ids, "meta_info": meta | {"weight_versions": None}}
+
+    monkeypatch.setattr(fault_server, "_reply", reply)
+    unlucky = recorded["prompt_ids"][1].to_list()
+
+    def fault(body: Body, before: int) -> str | None:
+        return "400 text" if body["input_ids"] == unlucky else "500" if before == 0 else None
+
+    with FaultServer(fault) as server:
+        assert server.server_info is not None
+        server.server_info["context_length"] = 4096
+        make_project(engine={"kind": "sglang", "endpoints": [server.url]}, storage={"root": "served"})
+        code, out, _ = invoke(tmp_path, "materialize", "d")
+        text = " ".join(out.split())
+        assert code == 1
+        assert text.count("Only 3 of 4 sent prompts have an output") == 2  # of the check, and of the refusal
+        assert "d: 3 generated now, 0 kept from before, 1 failed; commonest reason" in text
+        assert "too long for me" in text
+        server.fault = None
+        code, out, _ = invoke(tmp_path, "materialize", "d", "--retry-failed")
+        assert code == 0, out
+        assert "d: 1 generated now, 3 kept from before" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
