@@ -2,7 +2,7 @@
 
 What belongs here: which clients run against which mock server, and the report. Not here: clients, server.
 
-Usage: python -m benchmarks.client_cost [--full] [--out docs/benchmarks.md]
+Usage: python -m benchmarks.client_cost [--full] [--out docs/benchmarks.md] [--note TEXT]
 The short form takes a few minutes. Every client is a process of its own; the mock server's work is not counted.
 """
 
@@ -64,7 +64,7 @@ Peak of the whole process, and what it grew for each prompt more than in the lin
 
 ## Dagster's own cost
 
-A run costs the same whatever it generates: the whole job on one prompt, every asset and every check,
+What a run costs before it generates much: the whole job on one prompt, every asset and every check,
 {dagster}, Dagster's imports and a new instance included.
 """
 TICK = os.sysconf("SC_CLK_TCK")
@@ -184,11 +184,17 @@ def write_prompts(directory: Path, count: int) -> Path:
     return place
 
 
-def report(results: list[Result], command: str) -> str:
-    """The page."""
+def report(results: list[Result], command: str, note: str | None = None) -> str:
+    """The page.
+
+    Args:
+        results: of all cases.
+        command: that makes them.
+        note: what else a reader has to know of this run.
+    """
     return PAGE.format(
         command=command,
-        machine="\n".join(f"- {fact}" for fact in _machine()),
+        machine="\n".join(f"- {fact}" for fact in (*_machine(), *filter(None, [note]))),
         clients="\n".join(f"- **{name}**: {CLIENTS[name]}" for name in PAIRS),
         speed="\n".join(_speed_table(results)),
         memory="\n".join(_memory_table(results)),
@@ -273,10 +279,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the figures that docs/benchmarks.md shows; 15 minutes")
     parser.add_argument("--out", type=Path, help="write the report there as well")
+    parser.add_argument("--note", help="a line for the report about this run, such as what else the machine did")
     arguments = parser.parse_args()
     results = run(cases(full=arguments.full))
     command = "make bench" + (" BENCH=full" if arguments.full else "")
-    page = report(results, command)
+    page = report(results, command, arguments.note)
     print(page)
     if arguments.out:
         arguments.out.write_text(page, encoding="utf-8")
