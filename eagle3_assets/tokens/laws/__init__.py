@@ -30,8 +30,8 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.PROMPTS_REFUSED,
     prompts.PROMPT_REPRODUCIBLE,
     prompts.PROMPT_SUFFIX,
+    prompts.PROMPT_INJECTION,  # before the next: it says where such ids come from
     special_ids.PROMPT_WELL_FORMED,
-    prompts.PROMPT_INJECTION,
     prompts.TOOLS_RENDERED,
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
     counts.PROMPT_AS_GENERATED,
