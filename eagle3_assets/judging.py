@@ -4,7 +4,7 @@ What belongs here: reading what a judgement compares with, and building its cont
 and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -93,6 +93,21 @@ def judge_raw(
     index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
     context = _context(project, partition, target, identity=identity, current=index)
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
+
+
+def replay_context(
+    project: Project, partition: Partition, target: LoadedTarget, identity: Identity, tolerance: float
+) -> Context:
+    """What a replay is judged against.
+
+    Args:
+        project: its config.
+        partition: that the rows are of.
+        target: its tokenizer and profile.
+        identity: of the sealed file that the rows come from.
+        tolerance: how far log-probabilities may lie apart, in natural-log units.
+    """
+    return replace(_context(project, partition, target, identity=identity), replay_tolerance=tolerance)
 
 
 def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) -> pl.DataFrame:

@@ -71,6 +71,8 @@ class Context:
     """Ids of the samples that ``prompts`` holds now."""
     file_identity: FileIdentity | None = None
     """Of the sealed file that the rows come from."""
+    replay_tolerance: float | None = None
+    """How far a replay's log-probabilities may lie from genuine ones, in natural-log units; None without a replay."""
     complete_records: bool = False
     """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
     that needs it, as one that is only in some rows does anywhere."""

@@ -4,7 +4,7 @@ What belongs here: running laws and weighing what they find. Not here: any law, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,12 +14,21 @@ from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
-from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
+from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
-__all__ = ["Context", "PromptIndex", "Report", "Verdict", "judge_generations", "judge_prompts", "prompt_faults"]
+__all__ = [
+    "Context",
+    "PromptIndex",
+    "Report",
+    "Verdict",
+    "judge_generations",
+    "judge_prompts",
+    "judge_replay",
+    "prompt_faults",
+]
 
 SHOWN_DETAILS = 5
 """How many findings a verdict repeats in words; the findings frame has all of them."""
@@ -27,7 +36,7 @@ SHOWN_DETAILS = 5
 _ROWS_AT_ONCE = 4096
 """Larger frames are judged in slices, so that a law's arrays stay small."""
 
-_ORDER = {law.name: place for place, law in enumerate(LAWS)}
+_ORDER = {law.name: place for place, law in enumerate((*LAWS, *ON_REQUEST))}
 
 _FACTS = pl.Schema(
     {
@@ -53,7 +62,7 @@ def judge_prompts(batches: Iterable[pl.DataFrame], context: Context) -> Report:
         ValueError: a frame has no ``sample_id``, or the context lowers a law that cannot be lowered.
         TypeError: a column of ids is no list of integers.
     """
-    return _judge("tokenized_prompts", batches, context, _with_prompt)
+    return _judge("tokenized_prompts", laws_of("tokenized_prompts"), batches, context, _with_prompt)
 
 
 def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Report:
@@ -61,7 +70,18 @@ def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Repo
 
     Frames without a ``status`` column count as generated throughout. Arguments and errors as in :func:`judge_prompts`.
     """
-    return _judge("raw_generations", batches, context, _generated)
+    return _judge("raw_generations", laws_of("raw_generations"), batches, context, _generated)
+
+
+def judge_replay(batches: Iterable[pl.DataFrame], context: Context) -> Report:
+    """Judges rows of ``raw_generations`` that the target has scored, by the laws on request alone.
+
+    Args:
+        batches: as for :func:`judge_generations`, with the columns ``scored_logprobs`` and ``scored_best`` (lists of
+            natural-log probabilities of the raw distribution, one for each output id; null where not scored).
+        context: with the replay's tolerance.
+    """
+    return _judge("raw_generations", ON_REQUEST, batches, context, _generated)
 
 
 def prompt_faults(prompts: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -165,10 +185,13 @@ class _Tally:
 
 
 def _judge(
-    asset: Asset, batches: Iterable[pl.DataFrame], context: Context, candidates: Callable[[pl.DataFrame], Mask]
+    asset: Asset,
+    laws: Sequence[RowLaw | PartitionLaw],
+    batches: Iterable[pl.DataFrame],
+    context: Context,
+    candidates: Callable[[pl.DataFrame], Mask],
 ) -> Report:
     effects = effective(context.law_effects)
-    laws = laws_of(asset)
     tallies = {law.name: _Tally(law, effects[law.name], law.unless(context)) for law in laws if isinstance(law, RowLaw)}
     facts, rows, total = [_FACTS.to_frame()], 0, 0
     for frame in _sliced(batches):

@@ -5,10 +5,10 @@ What belongs here: the list. To add a law, declare it beside its function in one
 
 from collections.abc import Mapping
 
-from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, tools
+from eagle3_assets.tokens.laws import counts, endings, partition, prompts, reasoning, records, replay, tools
 from eagle3_assets.tokens.laws.base import Asset, Effect, Law, PartitionLaw, RowLaw
 
-__all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
+__all__ = ["LAWS", "ON_REQUEST", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
 
 LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.TOKENIZER_CANARY,
@@ -38,7 +38,10 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     partition.LENGTH_BAND,
     partition.CUT_OFF_SHARE,
 )
-"""Every law, in the order in which people are shown them."""
+"""Every law that each judgement applies, in the order in which people are shown them."""
+
+ON_REQUEST: tuple[RowLaw, ...] = (replay.REPLAYED,)
+"""Laws that cost the target's time, judged where a person asks for it."""
 
 
 def laws_of(asset: Asset) -> tuple[RowLaw | PartitionLaw, ...]:
@@ -57,7 +60,7 @@ def effective(law_effects: Mapping[str, str] | None = None) -> dict[str, Effect]
     Raises:
         ValueError: a name is no law, or one that cannot be lowered to warn.
     """
-    effects: dict[str, Effect] = {law.name: law.effect for law in LAWS}
+    effects: dict[str, Effect] = {law.name: law.effect for law in (*LAWS, *ON_REQUEST)}
     lowerable = lowerable_laws()
     for name in law_effects or {}:
         if name not in lowerable:
