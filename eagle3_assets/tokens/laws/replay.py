@@ -30,8 +30,8 @@ Floats = NDArray[np.float64]
 SCORED_KIND = "model"
 """What engines score with: the raw distribution, before temperature and truncation."""
 
-FALSE_ALARM = 1e-6
-"""Share of genuine outputs, at most, whose tokens are called impossible."""
+FALSE_ALARM = 1e-3
+"""Share of genuine outputs, at most, whose tokens are called impossible; in truth far fewer (``docs/replay.md``)."""
 
 LEAST_TOLERANCE = 1e-3
 """In natural-log units. Batches of another size, in generating and in scoring, differ by 1e-5 in float32."""
@@ -39,7 +39,7 @@ TOLERANCE_FACTOR = 10.0
 """The tolerance, in differences between two replays: generating differs from scoring by more than scoring from itself,
 since it goes a token at a time."""
 
-_BET_SURE, _BET_RARE = 0.05, 0.01
+_BET_SURE, _BET_RARE = 0.2, 0.05
 """Share of the stake on either kind of surprise; the rest is kept."""
 _SUREST = 1e-6
 """A target's doubt smaller than this is rounding in float32."""
