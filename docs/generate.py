@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from eagle3_assets.config import Eagle3Config, inner_models
 from eagle3_assets.contract import COLUMN_MEANINGS, SCHEMAS
-from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets.tokens.laws import LAWS, ON_REQUEST
 
 HERE = Path(__file__).parent
 
@@ -37,7 +37,7 @@ def laws_page() -> str:
     ]
     for asset in dict.fromkeys(law.asset for law in LAWS):
         lines += ["", f"## Laws of `{asset}`", ""]
-        for law in (law for law in LAWS if law.asset == asset):
+        for law in (law for law in (*LAWS, *ON_REQUEST) if law.asset == asset):
             lines += [
                 f"### `{law.name}`",
                 "",
@@ -45,6 +45,8 @@ def laws_page() -> str:
                 "",
                 f"- Effect: {law.effect}. About: one {law.scope}.",
             ]
+            if law in ON_REQUEST:
+                lines.append("- Judged on request alone, since it costs the target's time: see [replay](replay.md).")
             lines += [f"- Broken, it means: {law.meaning}", f"- What to do: {law.remedy}"]
             if law.causes:
                 lines.append(f"- Seen in: {', '.join(law.causes)}")
