@@ -4,7 +4,7 @@ Every demo prompt is answered at temperature 0 and 1. Outputs are then corrupted
 and judged by the law ``replayed``: with the log-probabilities recorded at generation, and without. The last column
 moves the law's threshold to where 1 % of the genuine outputs are called wrong, to show what a lower one would find.
 
-Usage: python benchmarks/replay_sensitivity.py [--seeds 4] [--prompts 40] [--commit 3bb3e1c] [--sglang URL]
+Usage: python benchmarks/replay_sensitivity.py [--seeds 4] [--prompts 40] [--commit 3bb3e1c] [--dtype D] [--sglang URL]
 """
 
 import argparse
@@ -25,7 +25,7 @@ import polars as pl
 
 from eagle3_assets.config import Sampling, SglangEngineSettings, TransformersEngineSettings, load_config
 from eagle3_assets.contract import TokenIds
-from eagle3_assets.engines.base import Engine, Request, Scores, Scoring
+from eagle3_assets.engines.base import Engine, Request, Scores, ScoringEngine
 from eagle3_assets.engines.sglang import SglangEngine
 from eagle3_assets.engines.transformers import TransformersEngine
 from eagle3_assets.generation.loop import RetryPolicy
@@ -34,7 +34,7 @@ from eagle3_assets.identity import canonical_json
 from eagle3_assets.judging import render_rows
 from eagle3_assets.partitions import all_partitions
 from eagle3_assets.prompts.rows import read_partition
-from eagle3_assets.replaying import score_rows, with_scores
+from eagle3_assets.replaying import calibrated, score_rows, with_scores
 from eagle3_assets.target import LoadedTarget, load_target, read_model_facts
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.judge import judge_replay
@@ -154,9 +154,10 @@ def demo_prompts(target: LoadedTarget, each: int) -> list[Prompt]:
     return prompts
 
 
-def embedded(model: Path) -> TransformersEngine:
+def embedded(model: Path, dtype: str) -> TransformersEngine:
     """The embedded engine, on one thread."""
-    return TransformersEngine(model, TransformersEngineSettings(threads=1, device="cpu"))
+    settings = TransformersEngineSettings.model_validate({"threads": 1, "device": "cpu", "dtype": dtype})
+    return TransformersEngine(model, settings)
 
 
 async def generated(engine: Engine, prompts: list[Prompt], sampling: Sampling, seeds: int) -> list[Sample]:
@@ -223,12 +224,10 @@ def found(rows: pl.DataFrame, begins: list[int | None], context: Context) -> tup
     return len(findings) / len(rows), sum(exact) / len(exact) if exact else None
 
 
-async def measured(
-    engine: Scoring, samples: list[Sample], sampling: Sampling, context: Context
-) -> tuple[Result, float]:
-    """Scores and judges samples; also the tolerance that their replay suggests."""
+async def measured(engine: ScoringEngine, samples: list[Sample], sampling: Sampling, context: Context) -> Result:
+    """Scores and judges samples."""
     rows = frame(samples, sampling)
-    scores, tolerance = await score_rows(engine, rows, 64, RetryPolicy())
+    scores = await score_rows(engine, rows, RetryPolicy())
     unscored = [one for one in scores if not isinstance(one, Scores)]
     if unscored:
         raise ValueError(unscored[0])
@@ -236,13 +235,12 @@ async def measured(
     begins = [sample.begins for sample in samples]
     bare = rows.with_columns(output_logprobs=pl.lit(None, pl.List(pl.Float32)))
     known = all(sample.logprobs is not None for sample in samples)
-    result = Result(
+    return Result(
         len(samples),
         found(rows, begins, context) if known else None,
         found(bare, begins, context),
         statistic(rows, context),
     )
-    return result, tolerance
 
 
 def other_model(commit: str, folder: Path) -> Path:
@@ -278,7 +276,7 @@ async def study(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
         "another model: weights changed by 5 %": noisy_model(folder, 0.05),
         "another model: weights changed by 1 %": noisy_model(folder, 0.01),
     }
-    ours = embedded(MODEL)
+    ours = embedded(MODEL, arguments.dtype)
     scorer: Any = ours
     if arguments.sglang:
         scorer = SglangEngine(SglangEngineSettings(endpoints=(arguments.sglang,)), read_model_facts(MODEL))
@@ -288,15 +286,15 @@ async def study(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
         sampling = Sampling(max_new_tokens=512, temperature=temperature)
         seeds = arguments.seeds if temperature else 1
         genuine = await generated(ours, prompts, sampling, seeds)
-        context = Context(target.profile, replay_tolerance=1e-3, stop_token_ids=target.profile.stop_ids)
-        control, tolerance = await measured(scorer, genuine, sampling, context)
-        context = replace(context, replay_tolerance=tolerance)
+        tolerance = await calibrated(scorer, frame(genuine, sampling), RetryPolicy())
+        context = Context(target.profile, replay_tolerance=tolerance)
+        control = await measured(scorer, genuine, sampling, context)
         cases: dict[str, list[Sample]] = {}
         for name, corrupt in corruptions(target).items():
             draw = random.Random(0)  # noqa: S311 - a study, nothing secret
             cases[name] = [bad for sample in genuine if (bad := corrupt(sample, draw)) is not None]
         for name, model in others.items():
-            engine = embedded(model)
+            engine = embedded(model, arguments.dtype)
             made = await generated(engine, prompts, sampling, seeds)
             await engine.close()
             cases[name] = made
@@ -312,7 +310,7 @@ async def study(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
         level = float(np.quantile(control.statistics, 0.99))
         for name, changed in cases.items():
             if changed:
-                lines.append(line(name, (await measured(scorer, changed, sampling, context))[0], level))
+                lines.append(line(name, await measured(scorer, changed, sampling, context), level))
             else:
                 lines.append(f"| {name} | 0 |  |  |  |  |  |")
     for engine in {ours, scorer}:
@@ -337,6 +335,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4, help="outputs of each prompt at temperature 1")
     parser.add_argument("--prompts", type=int, default=40, help="most prompts of each demo partition")
     parser.add_argument("--commit", default="3bb3e1c", help="whose demo weights are the other model")
+    parser.add_argument("--dtype", default="float32", help="in which the models run")
     parser.add_argument("--sglang", help="a server of the demo model that scores, instead of the embedded engine")
     with tempfile.TemporaryDirectory() as folder, suppress(BrokenPipeError):
         for text in asyncio.run(study(parser.parse_args(), Path(folder))):

@@ -5,20 +5,25 @@ What belongs here: choosing samples, asking the engine, calibrating the toleranc
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
+from eagle3_assets.config import Sampling
 from eagle3_assets.engines.base import (
     Description,
     Engine,
     EngineError,
+    Generation,
+    Request,
     RequestRefusedError,
     Scores,
-    Scoring,
+    ScoringEngine,
     TransientEngineError,
 )
 from eagle3_assets.generation.loop import RetryPolicy
@@ -30,13 +35,17 @@ from eagle3_assets.project import Project
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.facts import has_output
 from eagle3_assets.tokens.judge import judge_replay
-from eagle3_assets.tokens.laws.replay import tolerance_of
+from eagle3_assets.tokens.laws.replay import SCORED_KIND, tolerance_of
+
+T = TypeVar("T")
 
 SAMPLES = 100
 """How many outputs of a partition are scored, unless a person says otherwise."""
 
-SCORED_TWICE = 16
-"""How many of those are scored once more, to see how far two replays lie apart."""
+TRIED = 16
+"""How many of their prompts are answered afresh, to see how far generating and scoring lie apart."""
+TRIED_TOKENS = 64
+"""Most tokens of such an answer."""
 
 SCORES = pl.Schema({"scored_logprobs": pl.List(pl.Float64), "scored_best": pl.List(pl.Float64)})
 """What a replay adds to rows of ``raw_generations``."""
@@ -91,9 +100,11 @@ def replay(
     async def run() -> tuple[Description, list[Scores | str], float]:
         try:
             description = await engine.start()
-            if not isinstance(engine, Scoring):
+            if not isinstance(engine, ScoringEngine):
                 raise EngineError(f"the engine {project.config.engine.kind} cannot score recorded outputs")
-            return description, *await score_rows(engine, rows, engine.capacity, retry or RetryPolicy())
+            asking = retry or RetryPolicy()
+            tolerance = await calibrated(engine, rows, asking)
+            return description, await score_rows(engine, rows, asking), tolerance
         finally:
             await engine.close()
 
@@ -122,27 +133,66 @@ def chosen_rows(generations: pl.LazyFrame, samples: int) -> pl.DataFrame:
     return generations.filter(has_output(), pl.col("sample_id").is_in(wanted)).collect()
 
 
-async def score_rows(
-    engine: Scoring, rows: pl.DataFrame, at_once: int, retry: RetryPolicy
-) -> tuple[list[Scores | str], float]:
-    """Scores rows, and some of them again in another order, that is in other company.
+async def score_rows(engine: ScoringEngine, rows: pl.DataFrame, retry: RetryPolicy) -> list[Scores | str]:
+    """Scores rows.
 
     Args:
         engine: started.
         rows: with ``prompt_ids`` and ``output_ids``.
-        at_once: most requests in flight.
         retry: for transient errors.
 
     Returns:
-        The scores of each row, or why it has none; and the tolerance that the second replay suggests.
+        The scores of each row, or why it has none.
 
     Raises:
-        EngineUnavailableError: the engine cannot run any more.
+        EngineError: the engine cannot run any more.
     """
-    room = asyncio.Semaphore(at_once)
-    pairs = list(zip(rows["prompt_ids"].to_list(), rows["output_ids"].to_list(), strict=True))
+    pairs = zip(rows["prompt_ids"].to_list(), rows["output_ids"].to_list(), strict=True)
+    return await _all((partial(engine.score, *pair) for pair in pairs), engine.capacity, retry)
 
-    async def ask(prompt_ids: list[int], output_ids: list[int]) -> Scores | str:
+
+async def calibrated(engine: ScoringEngine, rows: pl.DataFrame, retry: RetryPolicy) -> float:
+    """The tolerance of a target on this engine: some prompts are answered afresh, and those answers scored.
+
+    Two replays would not do: in bfloat16 they may agree to the last bit, and both differ from generating.
+
+    Args:
+        engine: started.
+        rows: with ``prompt_ids``; none gives the least tolerance, with which there is nothing to judge.
+        retry: for transient errors.
+
+    Raises:
+        EngineError: no prompt could be answered and scored, or the engine cannot run any more.
+    """
+    sampling = Sampling(temperature=1.0, max_new_tokens=TRIED_TOKENS)
+    requests = [
+        Request(f"calibrate-{seed}", f"calibrate-{seed}", ids, sampling, seed, want_logprobs=True)
+        for seed, ids in enumerate(rows["prompt_ids"].head(TRIED).to_list())
+    ]
+    answers = await _all((partial(engine.generate, request) for request in requests), engine.capacity, retry)
+    genuine = [
+        (request.prompt_ids, answer.output_ids, answer.output_logprobs)
+        for request, answer in zip(requests, answers, strict=True)
+        if isinstance(answer, Generation) and answer.output_logprobs and answer.logprob_kind == SCORED_KIND
+    ]
+    scores = await _all((partial(engine.score, p, o) for p, o, _ in genuine), engine.capacity, retry)
+    pairs = [
+        (logprobs, one.logprobs)
+        for (_, _, logprobs), one in zip(genuine, scores, strict=True)
+        if isinstance(one, Scores)
+    ]
+    if requests and not pairs:
+        why = next((one for one in (*answers, *scores) if isinstance(one, str)), "the engine gave no log-probabilities")
+        raise EngineError(f"no prompt could be answered and scored, to calibrate the tolerance: {why}")
+    generated, scored = (np.array([value for pair in pairs for value in pair[side]]) for side in (0, 1))
+    return tolerance_of(generated, scored)
+
+
+async def _all(asked: Iterable[Callable[[], Awaitable[T]]], at_once: int, retry: RetryPolicy) -> list[T | str]:
+    """Every answer, or why there is none."""
+    room = asyncio.Semaphore(at_once)
+
+    async def answer(ask: Callable[[], Awaitable[T]]) -> T | str:
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TransientEngineError),
             stop=stop_after_attempt(retry.attempts),
@@ -151,20 +201,11 @@ async def score_rows(
         )
         try:
             async with room:
-                return await attempts(engine.score, prompt_ids, output_ids)
+                return await attempts(ask)
         except (RequestRefusedError, TransientEngineError) as error:
             return str(error)
 
-    first = await asyncio.gather(*(ask(*pair) for pair in pairs))
-    twice = [number for number, scores in enumerate(first) if isinstance(scores, Scores)][-SCORED_TWICE:][::-1]
-    again = await asyncio.gather(*(ask(*pairs[number]) for number in twice))
-    before, after = [np.zeros(0)], [np.zeros(0)]
-    for number, other in zip(twice, again, strict=True):
-        one = first[number]
-        if isinstance(one, Scores) and isinstance(other, Scores):
-            before.append(np.array(one.logprobs))
-            after.append(np.array(other.logprobs))
-    return first, tolerance_of(np.concatenate(before), np.concatenate(after))
+    return await asyncio.gather(*map(answer, asked))
 
 
 def with_scores(rows: pl.DataFrame, scores: list[Scores | str]) -> pl.DataFrame:

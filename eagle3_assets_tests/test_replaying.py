@@ -25,7 +25,7 @@ from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.jobs import PARTITION_JOB, REPLAY_JOB
 from eagle3_assets.judging import render_rows
 from eagle3_assets.project import Project
-from eagle3_assets.replaying import chosen_rows, replay, score_rows, with_scores
+from eagle3_assets.replaying import calibrated, chosen_rows, replay, score_rows, with_scores
 from eagle3_assets.running import HOME_VARIABLE
 from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_parquet
 from eagle3_assets.target import LoadedTarget, load_target
@@ -90,10 +90,10 @@ def scored(rows: pl.DataFrame, model: Path = DEMO / "model") -> tuple[pl.DataFra
         engine = TransformersEngine(model, TransformersEngineSettings(threads=1, device="cpu"))
         await engine.start()
         try:
-            scores, tolerance = await score_rows(engine, rows, engine.capacity, RetryPolicy())
+            tolerance = await calibrated(engine, rows, RetryPolicy())
+            return with_scores(rows, await score_rows(engine, rows, RetryPolicy())), tolerance
         finally:
             await engine.close()
-        return with_scores(rows, scores), tolerance
 
     return asyncio.run(run())
 

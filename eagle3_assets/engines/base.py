@@ -171,7 +171,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Scoring(Protocol):
+class ScoringEngine(Engine, Protocol):
     """An engine that can also say how likely recorded tokens are."""
 
     async def score(self, prompt_ids: list[int], output_ids: list[int]) -> Scores:

@@ -9,21 +9,24 @@ import polars as pl
 import pytest
 
 from eagle3_assets.config import Sampling, SglangEngineSettings, TransformersEngineSettings
+from eagle3_assets.contract import TokenIds
 from eagle3_assets.engines import scoring
 from eagle3_assets.engines.base import (
+    EngineError,
     EngineUnavailableError,
     Request,
     RequestRefusedError,
     Scores,
-    Scoring,
+    ScoringEngine,
     TransientEngineError,
 )
 from eagle3_assets.engines.sglang import Pace, SglangEngine
 from eagle3_assets.engines.sglang.wire import read_scores
 from eagle3_assets.engines.transformers import TransformersEngine
 from eagle3_assets.generation.loop import RetryPolicy
-from eagle3_assets.replaying import score_rows
+from eagle3_assets.replaying import calibrated, score_rows
 from eagle3_assets.target import ModelFacts
+from eagle3_assets.tokens.laws.replay import LEAST_TOLERANCE
 from eagle3_assets_tests.engines.conftest import CONTEXT, VOCAB
 from eagle3_assets_tests.engines.fault_server import FaultServer
 from eagle3_assets_tests.generation.fake import STOP
@@ -76,7 +79,7 @@ def test_scores_are_what_was_recorded_at_generation(checkpoint: Path) -> None:
 
     async def run() -> None:
         engine = embedded(checkpoint)
-        assert isinstance(engine, Scoring)
+        assert isinstance(engine, ScoringEngine)
         await engine.start()
         for kind in (sampling, greedy):
             requests = [Request(f"{n}", f"{n}", p, kind, n, want_logprobs=True) for n, (p, _) in enumerate(pairs_of(8))]
@@ -196,10 +199,8 @@ FAULTS = [
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_reply_that_is_no_score_costs_a_second_attempt(server: FaultServer, fault: str) -> None:
     server.fault = lambda *_: fault if len(server.bodies) == 1 else None  # every request has a name of its own
-    first, tolerance = score_all(over_http(server), [([5, 6], [7, 8, 9])])
-    assert first == [Scores([-0.5] * 3, [-0.25] * 3)]
-    assert tolerance > 0
-    assert len(server.bodies) == 3  # with the second replay
+    assert score_all(over_http(server), [([5, 6], [7, 8, 9])]) == [Scores([-0.5] * 3, [-0.25] * 3)]
+    assert len(server.bodies) == 2
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_a_reply_that_is_no_score_costs_a_second_attempt(server: FaultServer, fa
 )
 def test_a_fault_that_stays_is_the_sample_s_own(server: FaultServer, fault: str, said: str) -> None:
     server.fault = lambda body, _: fault if len(body["input_ids"]) == 3 else None
-    bad, good = score_all(over_http(server), [([5], [7, 8]), ([5], [7, 8, 9])])[0]
+    bad, good = score_all(over_http(server), [([5], [7, 8]), ([5], [7, 8, 9])])
     assert isinstance(bad, str) and said in bad
     assert isinstance(good, Scores)
 
@@ -227,7 +228,7 @@ def test_a_server_that_goes_is_left_out_and_the_other_scores(server: FaultServer
         engine = SglangEngine(settings, ModelFacts(VOCAB, CONTEXT, (STOP,)), Pace(first_probe_s=0.05))
         other.on_request = lambda count: other.soon(0.0, other.down) if count == 1 else None
         other.delay_s = 0.2
-        scores, _ = score_all(engine, pairs_of(20))
+        scores = score_all(engine, pairs_of(20))
     assert all(isinstance(one, Scores) for one in scores)
     assert other.bodies  # it had some of them
 
@@ -237,13 +238,43 @@ def test_a_body_that_is_no_json_is_told() -> None:
         read_scores(b"\xff", [1], [2], "s")
 
 
-def score_all(engine: SglangEngine, pairs: Sequence[Pair]) -> tuple[list[Scores | str], float]:
-    rows = pl.DataFrame({"prompt_ids": [p for p, _ in pairs], "output_ids": [o for _, o in pairs]})
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("400 text", "status 400: too long for me"), ("no logprobs", "the engine gave no log-probabilities")],
+)
+def test_without_an_answer_there_is_no_tolerance(server: FaultServer, fault: str, said: str) -> None:
+    server.fault = lambda *_: fault
+    with pytest.raises(EngineError, match=f"to calibrate the tolerance: .*{said}"):
+        tolerance_on(over_http(server))
 
-    async def run() -> tuple[list[Scores | str], float]:
+
+def test_the_tolerance_is_what_generating_and_scoring_differ_by(checkpoint: Path, server: FaultServer) -> None:
+    assert tolerance_on(over_http(server)) == tolerance_on(embedded(checkpoint)) == LEAST_TOLERANCE
+    rough = TransformersEngineSettings(device="cpu", threads=1, dtype="bfloat16")
+    assert 0.01 < tolerance_on(TransformersEngine(checkpoint, rough)) < 2.0
+    assert tolerance_on(embedded(checkpoint), prompts=0) == LEAST_TOLERANCE
+
+
+def tolerance_on(engine: TransformersEngine | SglangEngine, prompts: int = 20) -> float:
+    rows = pl.DataFrame({"prompt_ids": [p for p, _ in pairs_of(prompts)]}, schema={"prompt_ids": TokenIds})
+
+    async def run() -> float:
         await engine.start()
         try:
-            return await score_rows(engine, rows, engine.capacity, SOON)
+            return await calibrated(engine, rows, SOON)
+        finally:
+            await engine.close()
+
+    return asyncio.run(run())
+
+
+def score_all(engine: SglangEngine, pairs: Sequence[Pair]) -> list[Scores | str]:
+    rows = pl.DataFrame({"prompt_ids": [p for p, _ in pairs], "output_ids": [o for _, o in pairs]})
+
+    async def run() -> list[Scores | str]:
+        await engine.start()
+        try:
+            return await score_rows(engine, rows, SOON)
         finally:
             await engine.close()
 

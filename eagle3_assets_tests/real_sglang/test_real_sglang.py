@@ -230,7 +230,7 @@ def test_scores_are_those_of_the_embedded_engine_and_its_replay_passes(made: Mad
     async def ask(engine: SglangEngine | TransformersEngine) -> list[Scores | str]:
         await engine.start()
         try:
-            return (await score_rows(engine, rows, engine.capacity, RetryPolicy()))[0]
+            return await score_rows(engine, rows, RetryPolicy())
         finally:
             await engine.close()
 

@@ -5,7 +5,7 @@ What belongs here: what log-probabilities say about an output. Not here: getting
 Two kinds of evidence, each with a false-alarm rate that does not have to be guessed:
 
 - Where the log-probability at generation was recorded (of the same kind, the raw distribution), the two must agree, up
-  to a tolerance that two replays of the same rows give (:func:`tolerance_of`).
+  to a tolerance that genuine outputs of the moment give (:func:`tolerance_of`).
 - Else, and besides, tokens must be such as the target would choose with the recorded sampling. At temperature 0 each is
   the likeliest one, up to the tolerance. Above, every token is a bet against the target (:func:`surprise`): a factor
   whose mean over genuine tokens is 1 at most, large where the target was sure of another token, or would hardly ever
@@ -34,10 +34,9 @@ FALSE_ALARM = 1e-3
 """Share of genuine outputs, at most, whose tokens are called impossible; in truth far fewer (``docs/replay.md``)."""
 
 LEAST_TOLERANCE = 1e-3
-"""In natural-log units. Batches of another size, in generating and in scoring, differ by 1e-5 in float32."""
-TOLERANCE_FACTOR = 10.0
-"""The tolerance, in differences between two replays: generating differs from scoring by more than scoring from itself,
-since it goes a token at a time."""
+"""In natural-log units. In float32, generating and scoring differ by 1e-5."""
+TOLERANCE_FACTOR = 5.0
+"""The tolerance, in largest differences that a few genuine outputs show: the many that are judged have larger ones."""
 
 _BET_SURE, _BET_RARE = 0.2, 0.05
 """Share of the stake on either kind of surprise; the rest is kept."""
@@ -45,14 +44,14 @@ _SUREST = 1e-6
 """A target's doubt smaller than this is rounding in float32."""
 
 
-def tolerance_of(first: Floats, again: Floats) -> float:
+def tolerance_of(generated: Floats, scored: Floats) -> float:
     """The tolerance of a target: how far genuine log-probabilities may lie apart, in natural-log units.
 
     Args:
-        first: log-probabilities of some tokens.
-        again: of the same tokens in another replay, batched otherwise.
+        generated: log-probabilities of tokens that were generated just now.
+        scored: of the same tokens, scored.
     """
-    noise = float(np.abs(first - again).max(initial=0.0))
+    noise = float(np.abs(generated - scored).max(initial=0.0))
     return max(LEAST_TOLERANCE, TOLERANCE_FACTOR * noise)
 
 
