@@ -12,7 +12,7 @@ from eagle3_assets.config import Eagle3Config, inner_models
 from eagle3_assets.contract import COLUMN_MEANINGS, SCHEMAS
 from eagle3_assets.tokens.builtin_profiles import PROFILES
 from eagle3_assets.tokens.context import SAMPLE_ROWS
-from eagle3_assets.tokens.laws import LAWS, RowLaw
+from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, RowLaw
 from eagle3_assets.tokens.profile_spec import ProfileSpec
 
 HERE = Path(__file__).parent
@@ -40,7 +40,7 @@ def laws_page() -> str:
     ]
     for asset in dict.fromkeys(law.asset for law in LAWS):
         lines += ["", f"## Laws of `{asset}`", ""]
-        for law in (law for law in LAWS if law.asset == asset):
+        for law in (law for law in (*LAWS, *ON_REQUEST) if law.asset == asset):
             lines += [
                 f"### `{law.name}`",
                 "",
@@ -50,6 +50,8 @@ def laws_page() -> str:
             ]
             if isinstance(law, RowLaw) and law.sampled:
                 lines.append(f"- Judged on a sample: the first {SAMPLE_ROWS:,} rows by a stable hash of the sample id.")
+            if law in ON_REQUEST:
+                lines.append("- Judged on request alone, since it costs the target's time: see [replay](replay.md).")
             lines += [f"- Broken, it means: {law.meaning}", f"- What to do: {law.remedy}"]
             if law.causes:
                 lines.append(f"- Seen in: {', '.join(law.causes)}")

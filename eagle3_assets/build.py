@@ -10,8 +10,8 @@ from eagle3_assets.assets import (
     tokenized_prompts,
     training_samples,
 )
-from eagle3_assets.checks import laws, sources
-from eagle3_assets.jobs import partition_job
+from eagle3_assets.checks import laws, replay, sources
+from eagle3_assets.jobs import partition_job, replay_job
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.storage.io_managers import GenerationsIOManager, ParquetIOManager
@@ -30,8 +30,8 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
     target = project.config.target.model_dump(mode="json", exclude_none=True)
     return dg.Definitions(
         assets=[module.build(project) for module in ASSETS],
-        asset_checks=[sources.build(project), *laws.build(project)],
-        jobs=[partition_job],
+        asset_checks=[sources.build(project), *laws.build(project), replay.build(project)],
+        jobs=[partition_job, replay_job(project)],
         resources={
             "target": TargetResource(settings=target),
             "engine": EngineResource(

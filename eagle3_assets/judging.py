@@ -5,7 +5,7 @@ and previews all judge through this. Not here: any law (``tokens.laws``), Dagste
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -134,6 +134,21 @@ def judge_raw(
     tools = None if prompts is None else declared_tools(prompts.select("sample_id", "tools").collect())
     context = _context(project, partition, target, identity=identity, current=index, tools=tools)
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
+
+
+def replay_context(
+    project: Project, partition: Partition, target: LoadedTarget, identity: Identity, tolerance: float
+) -> Context:
+    """What a replay is judged against.
+
+    Args:
+        project: its config.
+        partition: that the rows are of.
+        target: its tokenizer and profile.
+        identity: of the sealed file that the rows come from.
+        tolerance: how far log-probabilities may lie apart, in natural-log units.
+    """
+    return replace(_context(project, partition, target, identity=identity), replay_tolerance=tolerance)
 
 
 def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) -> pl.DataFrame:

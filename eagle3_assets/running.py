@@ -172,18 +172,50 @@ def materialize(
         UnknownPartitionError: before anything runs, if one of them does not exist.
         KeyboardInterrupt: a run was interrupted; what it generated is in its journal.
     """
-    from eagle3_assets.build import build_defs
     from eagle3_assets.jobs import PARTITION_JOB
+
+    yield from _run(
+        PARTITION_JOB, project, partitions, instance, listener, "raw_generations", asdict(wishes or Wishes())
+    )
+
+
+def replay(
+    project: Project, partitions: Sequence[str], instance: "dg.DagsterInstance", *, samples: int
+) -> Iterator[PartitionRun]:
+    """Runs the replay job for one partition after the other; see :func:`materialize`.
+
+    Args:
+        project: a config made ready.
+        partitions: their keys.
+        instance: that keeps the results.
+        samples: most outputs to score of each.
+    """
+    from eagle3_assets.checks.replay import OP
+    from eagle3_assets.jobs import REPLAY_JOB
+
+    yield from _run(REPLAY_JOB, project, partitions, instance, None, OP, {"samples": samples})
+
+
+def _run(
+    name: str,
+    project: Project,
+    partitions: Sequence[str],
+    instance: "dg.DagsterInstance",
+    listener: "ProgressListener | None",
+    op: str,
+    config: dict[str, Any],
+) -> Iterator[PartitionRun]:
+    from eagle3_assets.build import build_defs
 
     for key in partitions:
         project.partition(key)
-    job = build_defs(project, listener=listener).resolve_job_def(PARTITION_JOB)
+    job = build_defs(project, listener=listener).resolve_job_def(name)
     for key in partitions:
         result = job.execute_in_process(
             instance=instance,
             partition_key=key,
             raise_on_error=False,
-            run_config=_run_config(wishes or Wishes()),
+            run_config=_run_config(op, config),
         )
         if any(_interrupted(event) for event in result.all_events if event.is_step_failure):
             raise KeyboardInterrupt  # Dagster makes a failed step of it, and the next partition would start
@@ -208,15 +240,11 @@ def _count(value: "dg.MetadataValue[Any] | None") -> int | None:
     return int(value.value) if value is not None and value.value is not None else None
 
 
-def _run_config(wishes: Wishes) -> dict[str, Any]:
+def _run_config(op: str, config: dict[str, Any]) -> dict[str, Any]:
     return {
         # The terminal shows a bar and tables; the run's own log is in the instance.
         "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-        "ops": {
-            "raw_generations": {
-                "config": asdict(wishes),
-            }
-        },
+        "ops": {op: {"config": config}},
     }
 
 

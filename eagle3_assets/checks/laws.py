@@ -12,6 +12,7 @@ from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import judge_raw, judge_tokenized
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
+from eagle3_assets.tokens.laws import laws_of
 
 
 def build(project: Project) -> list[dg.AssetChecksDefinition]:
@@ -24,7 +25,7 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
 
         @dg.multi_asset_check(
             name="laws_of_tokenized_prompts",
-            specs=check_specs("tokenized_prompts", compared_with=["prompts"], partitions=partitions),
+            specs=check_specs(laws_of("tokenized_prompts"), compared_with=["prompts"], partitions=partitions),
             description="Every law about prompts, before anything is generated.",
         )
         def prompt_laws(
@@ -41,7 +42,9 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
 
         @dg.multi_asset_check(
             name="laws_of_raw_generations",
-            specs=check_specs("raw_generations", compared_with=["prompts", "tokenized_prompts"], partitions=partitions),
+            specs=check_specs(
+                laws_of("raw_generations"), compared_with=["prompts", "tokenized_prompts"], partitions=partitions
+            ),
             description="Every law about outputs, in one pass over the partition.",
         )
         def generation_laws(

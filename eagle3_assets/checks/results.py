@@ -1,6 +1,6 @@
 """From a law to its check spec, from a verdict to its check result."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -8,8 +8,8 @@ import polars as pl
 
 from eagle3_assets.tokens.context import SAMPLE_ROWS, Context
 from eagle3_assets.tokens.evidence import Evidence, collect_evidence, evidence_markdown
-from eagle3_assets.tokens.laws import LAWS, RowLaw
-from eagle3_assets.tokens.laws.base import Asset, Law
+from eagle3_assets.tokens.laws import RowLaw
+from eagle3_assets.tokens.laws.base import Law
 from eagle3_assets.tokens.safe_text import markdown_text, visible
 from eagle3_assets.tokens.verdict import Report, Verdict
 
@@ -17,36 +17,38 @@ SHOWN = 5
 
 
 def check_specs(
-    asset: Asset, *, compared_with: Sequence[str], partitions: dg.PartitionsDefinition[str]
+    laws: Iterable[Law], *, compared_with: Iterable[str] = (), partitions: dg.PartitionsDefinition[str]
 ) -> list[dg.AssetCheckSpec]:
-    """One check for each law of an asset. Only laws which save generating time block in Dagster.
+    """One check for each law. Only laws which save generating time block in Dagster.
 
     Args:
-        asset: whose laws.
+        laws: of one asset.
         compared_with: other assets that the laws read.
         partitions: the assets' own.
     """
     return [
         dg.AssetCheckSpec(
             law.name,
-            asset=asset,
+            asset=law.asset,
             description=_description(law),
             blocking=law.effect == "block",
             partitions_def=partitions,
             additional_deps=compared_with,
         )
-        for law in LAWS
-        if law.asset == asset
+        for law in laws
     ]
 
 
-def check_results(report: Report, frame: pl.LazyFrame, context: Context) -> Iterator[dg.AssetCheckResult]:
+def check_results(
+    report: Report, frame: pl.LazyFrame, context: Context, more: Mapping[str, Any] | None = None
+) -> Iterator[dg.AssetCheckResult]:
     """One result for each verdict.
 
     Args:
         report: of the frame.
         frame: the judged rows; those of the first offenders are read again.
         context: what they were judged against.
+        more: metadata of each result besides the usual.
     """
     for verdict in report.verdicts:
         found = report.findings.filter(pl.col("law") == verdict.law.name)
@@ -61,7 +63,7 @@ def check_results(report: Report, frame: pl.LazyFrame, context: Context) -> Iter
             passed=verdict.status == "passed",
             severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "ERROR" else dg.AssetCheckSeverity.WARN,
             description=markdown_text(visible(_said(verdict))),
-            metadata=_metadata(verdict, evidence),
+            metadata={**_metadata(verdict, evidence), **(more or {})},
         )
 
 

@@ -47,13 +47,13 @@ def checks_table(runs: Sequence[PartitionRun]) -> Table:
     return table
 
 
-def remarks(runs: Sequence[PartitionRun]) -> list[Text]:
-    """A line for each check that did not pass, and for each failure."""
+def remarks(runs: Sequence[PartitionRun], *, every: bool = False) -> list[Text]:
+    """A line for each check that warned or failed (or for every one), and for each failure."""
     lines = [
         Text.assemble(MARKS[check.status], f" {run.partition} {check.name}: {visible(check.said)}")
         for run in runs
         for check in run.checks
-        if check.status in ("warned", "failed")
+        if every or check.status in ("warned", "failed")
     ]
     lines += [
         Text.assemble((f"FAILED {run.partition} ", "bold red"), visible(failure, keep_lines=True))

@@ -65,6 +65,16 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
+class Scores:
+    """What the target says of an output that is there already: natural-log probabilities of the raw distribution."""
+
+    logprobs: list[float]
+    """Of each output id, given the prompt and the ids before it; kind ``model``."""
+    best: list[float]
+    """Of the likeliest token in each place."""
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """What an engine says of itself."""
 
@@ -90,6 +100,24 @@ class ServerLoad:
     """Whether it gets requests now."""
     evictions: int
     """How often it was left out since the engine was started."""
+
+
+def require_scorable(prompt_ids: list[int], output_ids: list[int], description: Description) -> None:
+    """Refuses what cannot be scored.
+
+    Raises:
+        RequestRefusedError: prompt or output is empty, they do not fit into the context, or hold an id outside the
+            vocabulary.
+    """
+    if not output_ids:
+        raise RequestRefusedError("there is no output to score")
+    require_known_ids(prompt_ids, description.vocab_size)
+    require_known_ids(output_ids, description.vocab_size)
+    length = len(prompt_ids) + len(output_ids)
+    if length > description.context_length:
+        raise RequestRefusedError(
+            f"prompt and output have {length:,} ids, the target's context holds {description.context_length:,}"
+        )
 
 
 def require_known_ids(prompt_ids: list[int], vocab_size: int) -> None:
@@ -139,6 +167,21 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Frees what ``start`` took. May be called twice."""
+        ...
+
+
+@runtime_checkable
+class ScoringEngine(Engine, Protocol):
+    """An engine that can also say how likely recorded tokens are."""
+
+    async def score(self, prompt_ids: list[int], output_ids: list[int]) -> Scores:
+        """Scores every id of an output after its prompt. Runs concurrently, as ``generate`` does.
+
+        Raises:
+            RequestRefusedError: they can never be scored: too long, an empty output, an id outside the vocabulary.
+            TransientEngineError: it may be tried again.
+            EngineUnavailableError: the engine was not started, or cannot run any more.
+        """
         ...
 
 

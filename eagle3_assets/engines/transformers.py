@@ -1,7 +1,7 @@
 """The embedded engine: any local checkpoint, generated from in this process by ``transformers``.
 
 What belongs here: gathering single requests into batches and answering them. Not here: what a batch's next token is
-(``choice``), loading (``checkpoint``).
+(``choice``), scoring a batch (``scoring``), loading (``checkpoint``).
 
 A batch holds requests of equal sampling parameters and similar length, padded on the left; in float32 that changes no
 greedy token. A row is answered as soon as it is done. When most of a batch is done it ends, and its unfinished rows go
@@ -10,7 +10,7 @@ on in the next one together with others, so that a long answer does not keep emp
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -23,11 +23,14 @@ from eagle3_assets.engines.base import (
     Generation,
     Request,
     RequestRefusedError,
+    Scores,
     TransientEngineError,
     require_known_ids,
+    require_scorable,
 )
 from eagle3_assets.engines.checkpoint import Loaded, load
 from eagle3_assets.engines.choice import Choice, Row, Stop
+from eagle3_assets.engines.scoring import Scored, first_batch, score_batch
 
 ENDPOINT = "embedded"
 BATCHES_IN_FLIGHT = 4
@@ -65,6 +68,8 @@ class TransformersEngine:
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: list[Row] = []
         self._server: asyncio.Task[None] | None = None
+        self._to_score: dict[Scored, asyncio.Future[Scores]] = {}
+        self._scorer: asyncio.Task[None] | None = None
         self._closing = False
 
     @property
@@ -128,6 +133,26 @@ class TransformersEngine:
         await answer
         return _generation(row, time.monotonic() - began, description.weights)
 
+    async def score(self, prompt_ids: list[int], output_ids: list[int]) -> Scores:
+        """Scores an output, in one forward pass with others.
+
+        Raises:
+            RequestRefusedError: an empty prompt or output, an id outside the vocabulary, no room in the context; or the
+                model's logits were no numbers.
+            TransientEngineError: the engine was closed meanwhile.
+            EngineUnavailableError: the engine was not started.
+            EngineError: the batch failed as a whole.
+        """
+        if self._loaded is None or self._closing:
+            raise EngineUnavailableError("the embedded engine is not running: await start() first")
+        require_scorable(prompt_ids, output_ids, self._loaded.description)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Scores] = loop.create_future()
+        self._to_score[Scored(prompt_ids, output_ids)] = answer
+        if self._scorer is None or self._scorer.done() or self._scorer.get_loop() is not loop:
+            self._scorer = loop.create_task(self._serve_scores())
+        return await answer
+
     async def healthy(self) -> bool:
         """Whether the model is loaded."""
         return self._loaded is not None and not self._closing
@@ -140,9 +165,16 @@ class TransformersEngine:
             await asyncio.to_thread(thread.shutdown)
         if self._server is not None and self._server.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([self._server])
+        if self._scorer is not None and self._scorer.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait([self._scorer])
+        closed = TransientEngineError("the embedded engine was closed before this request was answered")
         for row in self._waiting:
-            _fail(row, TransientEngineError("the embedded engine was closed before this request was answered"))
+            _fail(row, closed)
         self._waiting.clear()
+        for answer in self._to_score.values():
+            if not answer.get_loop().is_closed() and not answer.done():
+                answer.set_exception(closed)
+        self._to_score.clear()
         self._loaded = None
 
     def _load(self) -> Loaded:
@@ -164,6 +196,26 @@ class TransformersEngine:
                     _fail(row, explained)
             unfinished = [row for row in batch if not row.done]
             self._waiting = [*unfinished, *self._waiting]
+
+    async def _serve_scores(self) -> None:
+        """Scores for as long as sequences wait, those of similar length together."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(_GATHER_S)
+        while self._to_score and self._thread is not None and (loaded := self._loaded) is not None:
+            ordered = sorted(self._to_score, key=lambda row: row.length)
+            size = first_batch(ordered, self._settings.batch_size, loaded.description.vocab_size)
+            batch = {row: self._to_score.pop(row) for row in ordered[:size]}
+            try:
+                scores = await loop.run_in_executor(self._thread, score_batch, loaded, list(batch))
+            except Exception as error:  # noqa: BLE001 - whatever it was, everyone who waits for this batch has to hear of it
+                scores = [_explained(error, list(batch))] * len(batch)
+            for answer, score in zip(batch.values(), scores, strict=True):
+                if answer.done():
+                    continue
+                if isinstance(score, Scores):
+                    answer.set_result(score)
+                else:
+                    answer.set_exception(score)
 
     async def _gather(self) -> None:
         """Waits as long as more requests come in, so that the first batch is not one of a single row."""
@@ -273,7 +325,7 @@ def _fail(row: Row, error: EngineError) -> None:
         row.on_done(row)
 
 
-def _explained(error: Exception, batch: list[Row]) -> EngineError:
+def _explained(error: Exception, batch: Sequence[Row | Scored]) -> EngineError:
     what = f"a batch of {len(batch)} prompts of up to {max(row.length for row in batch):,} tokens"
     if "out of memory" in str(error).lower():
         return EngineError(f"{what} does not fit into memory: lower engine.batch_size ({str(error).splitlines()[0]})")

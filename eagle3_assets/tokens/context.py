@@ -84,6 +84,8 @@ class Context:
     """Names of the tools that each sample's prompt declares, by sample id; empty for a sample without tools."""
     file_identity: FileIdentity | None = None
     """Of the sealed file that the rows come from."""
+    replay_tolerance: float | None = None
+    """How far a replay's log-probabilities may lie from genuine ones, in natural-log units; None without a replay."""
     complete_records: bool = False
     """Whether this pipeline wrote the rows. It records everything, so a value that is in no row at all breaks the law
     that needs it, as one that is only in some rows does anywhere."""

@@ -4,7 +4,7 @@ What belongs here: running laws and weighing what they find. Not here: any law, 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Ids, Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
-from eagle3_assets.tokens.laws import LAWS, PartitionLaw, RowLaw, effective, laws_of
+from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
@@ -28,6 +28,7 @@ __all__ = [
     "Verdict",
     "judge_generations",
     "judge_prompts",
+    "judge_replay",
     "prompt_faults",
 ]
 
@@ -37,7 +38,7 @@ SHOWN_DETAILS = 5
 _ROWS_AT_ONCE = 4096
 """Larger frames are judged in slices, so that a law's arrays stay small."""
 
-_ORDER = {law.name: place for place, law in enumerate(LAWS)}
+_ORDER = {law.name: place for place, law in enumerate((*LAWS, *ON_REQUEST))}
 
 _FACTS = pl.Schema(
     {
@@ -79,6 +80,17 @@ def judge_generations(batches: Iterable[pl.DataFrame], context: Context) -> Repo
     Frames without a ``status`` column count as generated throughout. Arguments and errors as in :func:`judge_prompts`.
     """
     return _judge("raw_generations", batches, context)
+
+
+def judge_replay(batches: Iterable[pl.DataFrame], context: Context) -> Report:
+    """Judges rows of ``raw_generations`` that the target has scored, by the laws on request alone.
+
+    Args:
+        batches: as for :func:`judge_generations`, with the columns ``scored_logprobs`` and ``scored_best`` (lists of
+            natural-log probabilities of the raw distribution, one for each output id; null where not scored).
+        context: with the replay's tolerance.
+    """
+    return _judge("raw_generations", batches, context, ON_REQUEST)
 
 
 def prompt_faults(prompts: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -217,22 +229,31 @@ class _Tally:
 class Judge:
     """Judges the rows of one asset, a frame at a time: for rows that are read once and judged in more than one way."""
 
-    def __init__(self, asset: Asset, context: Context, *, keep: int | None = None) -> None:
+    def __init__(
+        self,
+        asset: Asset,
+        context: Context,
+        *,
+        laws: Sequence[RowLaw | PartitionLaw] | None = None,
+        keep: int | None = None,
+    ) -> None:
         """Nothing is judged yet.
 
         Args:
             asset: whose laws.
             context: what the rows are judged against.
+            laws: of the asset; without them, all that each judgement applies.
             keep: findings of each law that are kept one by one, the first ones; the rest is counted. None keeps all.
 
         Raises:
             ValueError: the context lowers a law that cannot be lowered.
         """
         self.asset, self.context, self.keep = asset, context, keep
+        self._laws = laws_of(asset) if laws is None else laws
         self._effects = effective(context.law_effects)
         self._tallies = {
             law.name: _Tally(law, self._effects[law.name], law.unless(context), keep)
-            for law in laws_of(asset)
+            for law in self._laws
             if isinstance(law, RowLaw)
         }
         tallies = self._tallies.values()
@@ -285,7 +306,7 @@ class Judge:
         broken: set[str] = set()
         error_rows: list[Ids] = [np.empty(0, np.int32)]
         warning_rows: list[Ids] = [np.empty(0, np.int32)]
-        for law in laws_of(self.asset):
+        for law in self._laws:
             if isinstance(law, RowLaw):
                 tally = self._tallies[law.name]
                 shown = min(self._rows, context.sample_rows) if law.sampled else self._rows
@@ -343,8 +364,13 @@ class Judge:
         return _places(pl.concat(self._facts), sample_ids)
 
 
-def _judge(asset: Asset, batches: Iterable[pl.DataFrame], context: Context) -> Report:
-    judge = Judge(asset, context)
+def _judge(
+    asset: Asset,
+    batches: Iterable[pl.DataFrame],
+    context: Context,
+    laws: Sequence[RowLaw | PartitionLaw] | None = None,
+) -> Report:
+    judge = Judge(asset, context, laws=laws)
     for frame in batches:
         judge.add(frame)
     return judge.report()

@@ -1,6 +1,7 @@
 """A server that speaks SGLang's ``/generate`` and does on demand what a real one will not: every way to fail.
 
-It answers ``[prompt's length, prompt's last id, STOP]``, as ``generation.fake`` does, and runs in a thread of its own.
+It answers ``[prompt's length, prompt's last id, STOP]``, as ``generation.fake`` does; ids that it shall score have a
+log-probability of -0.5 each, the likeliest -0.25. It runs in a thread of its own.
 """
 
 import asyncio
@@ -62,6 +63,22 @@ REPLY_FAULTS: dict[str, Callable[[Body, Body], Any]] = {
         reply, output_token_logprobs=[[None, token, None] for token in reply["output_ids"]]
     ),
     "no logprobs": lambda _, reply: _meta(reply, output_token_logprobs=None),
+    # What a reply with scores must not be.
+    "one place less": lambda _, reply: _meta(
+        reply, input_token_logprobs=reply["meta_info"]["input_token_logprobs"][1:]
+    ),
+    "other scored ids": lambda _, reply: _meta(
+        reply, input_token_logprobs=[[-0.5, 1, None]] * len(reply["meta_info"]["input_token_logprobs"])
+    ),
+    "null score": lambda _, reply: _meta(
+        reply, input_token_logprobs=[[None, i, None] for _, i, _ in reply["meta_info"]["input_token_logprobs"]]
+    ),
+    "null best": lambda _, reply: _meta(
+        reply, input_top_logprobs=[None] * len(reply["meta_info"]["input_top_logprobs"])
+    ),
+    "no best": lambda _, reply: _meta(reply, input_top_logprobs=None),
+    "fewer best": lambda _, reply: _meta(reply, input_top_logprobs=reply["meta_info"]["input_top_logprobs"][:-1]),
+    "cut prompt": lambda _, reply: _meta(reply, prompt_tokens=reply["meta_info"]["prompt_tokens"] - 1),
 }
 
 
@@ -240,7 +257,7 @@ class FaultServer:
             return web.Response(status=status, text=text, content_type="application/json")
         if fault == "key in error":
             return web.json_response({"error": f"bad key {self.key}"}, status=400)
-        reply: Any = _reply(body)
+        reply: Any = _scores(body) if "logprob_start_len" in body else _reply(body)
         if fault in REPLY_FAULTS:
             reply = REPLY_FAULTS[fault](body, reply)
         data = json.dumps(reply).encode()
@@ -319,5 +336,22 @@ def _reply(body: Body) -> Body:
             "weight_versions": [{"version": "default", "start": 0, "end": len(output)}],
             "output_token_logprobs": logprobs,
             "e2e_latency": 0.01,
+        },
+    }
+
+
+def _scores(body: Body) -> Body:
+    """As the real server answers: the place before the first scored id comes first, without a value."""
+    before, *scored = body["input_ids"][body["logprob_start_len"] :]
+    return {
+        "text": "",
+        "output_ids": [],
+        "meta_info": {
+            "id": body["rid"],
+            "finish_reason": {"type": "length", "length": 0},
+            "prompt_tokens": len(body["input_ids"]),
+            "completion_tokens": 0,
+            "input_token_logprobs": [[None, before, None], *([-0.5, token, None] for token in scored)],
+            "input_top_logprobs": [None, *([[-0.25, 9, None]] for _ in scored)],
         },
     }

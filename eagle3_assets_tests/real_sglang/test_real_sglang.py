@@ -14,16 +14,18 @@ import polars as pl
 import pytest
 import yaml
 
-from eagle3_assets.config import Sampling, SglangEngineSettings, load_config
-from eagle3_assets.engines.base import Description, Request, RequestRefusedError
+from eagle3_assets.config import Sampling, SglangEngineSettings, TransformersEngineSettings, load_config
+from eagle3_assets.engines.base import Description, Request, RequestRefusedError, Scores
 from eagle3_assets.engines.sglang import SglangEngine
 from eagle3_assets.engines.sglang.client import Client, open_session
 from eagle3_assets.engines.sglang.wire import request_body
+from eagle3_assets.engines.transformers import TransformersEngine
 from eagle3_assets.generating import identity_of
-from eagle3_assets.generation.loop import Outcome
+from eagle3_assets.generation.loop import Outcome, RetryPolicy
 from eagle3_assets.generation.progress import Progress
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.project import Project
+from eagle3_assets.replaying import replay, score_rows
 from eagle3_assets.running import materialize
 from eagle3_assets.storage.files import scan_parquet, sealed_generations
 from eagle3_assets.target import load_target, read_model_facts
@@ -218,3 +220,54 @@ def test_one_server_of_two_ends_midway_and_the_other_finishes(
     check_as_before(made, rows)
     assert (outcome.retries > 0) == (number is signal.SIGKILL)  # after SIGTERM a server finishes what it has
     print(f"\n{outcome.retries} requests sent again; answers by server: {rows['endpoint'].value_counts().rows()}")
+
+
+def test_scores_are_those_of_the_embedded_engine_and_its_replay_passes(made: Made, embedded: Made, pair: Pair) -> None:
+    rows = made.rows().head(40)
+    facts = read_model_facts(MODEL)
+    engines = SglangEngine(settings_of(*pair), facts), TransformersEngine(MODEL, TransformersEngineSettings(threads=1))
+
+    async def ask(engine: SglangEngine | TransformersEngine) -> list[Scores | str]:
+        await engine.start()
+        try:
+            return await score_rows(engine, rows, RetryPolicy())
+        finally:
+            await engine.close()
+
+    theirs, ours = (asyncio.run(ask(engine)) for engine in engines)
+    apart = 0.0
+    for one, other in zip(theirs, ours, strict=True):
+        assert isinstance(one, Scores) and isinstance(other, Scores)
+        for a, b in ((one.logprobs, other.logprobs), (one.best, other.best)):
+            assert len(a) == len(b)
+            apart = max(apart, *(abs(x - y) for x, y in zip(a, b, strict=True)))
+    print(f"\nscores of {len(rows)} outputs differ by {apart:.1e} at most")
+    assert apart < 1e-3
+
+    for source, project in (("its own", made.project), ("the embedded engine's", embedded.project)):
+        settings = settings_of(*pair)
+        for key in WHOLE:
+            partition, sealed = project.partition(key), sealed_generations(project.layout, key)
+            engine = SglangEngine(settings, facts)
+            replayed = replay(project, partition, load_target(project.config.target), engine, sealed, samples=10)
+            verdict = replayed.judged.report["replayed"]
+            print(
+                f"{key}, {source} outputs: {verdict.summary} tolerance {replayed.judged.context.replay_tolerance:.1e}"
+            )
+            assert (verdict.status, verdict.judged) == ("passed", 10)
+
+
+def test_an_output_that_fills_the_context_cannot_be_scored_by_the_server(pair: Pair) -> None:
+    facts = read_model_facts(MODEL)
+
+    async def ask(spare: int) -> Scores:
+        engine = SglangEngine(settings_of(pair[0]), facts)
+        await engine.start()
+        try:
+            return await engine.score([100] * (facts.context_length - 20 - spare), [100] * 20)
+        finally:
+            await engine.close()
+
+    with pytest.raises(RequestRefusedError, match=r"Input length .2046 tokens. exceeds the maximum allowed length"):
+        asyncio.run(ask(2))
+    assert len(asyncio.run(ask(8)).logprobs) == 20

@@ -9,7 +9,7 @@ import pytest
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.judge import SHOWN_DETAILS, Judge, judge_generations, judge_prompts, prompt_faults
-from eagle3_assets.tokens.laws import LAWS, effective, laws_of, lowerable_laws
+from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, effective, laws_of, lowerable_laws
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets_tests.tokens import kimi
 
@@ -278,7 +278,7 @@ def test_laws_are_declared_completely() -> None:
 
 
 def test_effects_without_overrides() -> None:
-    assert effective() == {law.name: law.effect for law in LAWS}
+    assert effective() == {law.name: law.effect for law in (*LAWS, *ON_REQUEST)}
 
 
 def test_names_in_a_summary_are_made_visible(profile: TargetProfile) -> None:

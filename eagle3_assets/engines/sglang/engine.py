@@ -17,14 +17,16 @@ from eagle3_assets.engines.base import (
     Generation,
     Request,
     RequestRefusedError,
+    Scores,
     ServerLoad,
     require_known_ids,
+    require_scorable,
 )
 from eagle3_assets.engines.sglang.client import Client, credentials, open_session
 from eagle3_assets.engines.sglang.facts import Facts
 from eagle3_assets.engines.sglang.managed import ManagedSglang
 from eagle3_assets.engines.sglang.pool import Pace, Pool
-from eagle3_assets.engines.sglang.wire import read_reply, request_body
+from eagle3_assets.engines.sglang.wire import read_reply, read_scores, request_body, scores_body
 from eagle3_assets.target import ModelFacts
 
 
@@ -103,6 +105,20 @@ class SglangEngine:
         body = request_body(request, self._cap(request, self._description))
         endpoint, reply, seconds = await (await self._pool()).send(body)
         return read_reply(reply, request, endpoint, seconds, want_text=self._settings.want_text)
+
+    async def score(self, prompt_ids: list[int], output_ids: list[int]) -> Scores:
+        """Scores an output on the server with the most room.
+
+        Raises:
+            RequestRefusedError: it must not be sent, or the server says that it will never work.
+            TransientEngineError: no usable reply this time.
+            EngineUnavailableError: the engine was not started, or every server was gone for too long.
+        """
+        if self._description is None:
+            raise EngineUnavailableError("the SGLang engine is not running: await start() first")
+        require_scorable(prompt_ids, output_ids, self._description)
+        endpoint, reply, _ = await (await self._pool()).send(scores_body(prompt_ids, output_ids))
+        return read_scores(reply, prompt_ids, output_ids, endpoint)
 
     async def healthy(self) -> bool:
         """Whether a server is in use, or comes back within the configured wait.

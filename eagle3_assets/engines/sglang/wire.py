@@ -12,7 +12,7 @@ import msgspec
 
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import WEIGHT_VERSION_SEPARATOR
-from eagle3_assets.engines.base import Generation, Request, RequestRefusedError, TransientEngineError
+from eagle3_assets.engines.base import Generation, Request, RequestRefusedError, Scores, TransientEngineError
 
 RETRIED_CLIENT_ERRORS = (
     HTTPStatus.REQUEST_TIMEOUT,
@@ -53,7 +53,22 @@ class _Reply(msgspec.Struct):
     text: str | None = None
 
 
+_Place = tuple[float | None, int, str | None]
+
+
+class _ScoresMeta(msgspec.Struct):
+    finish_reason: _Finish
+    prompt_tokens: int
+    input_token_logprobs: list[_Place]
+    input_top_logprobs: list[list[_Place] | None]
+
+
+class _ScoresReply(msgspec.Struct):
+    meta_info: _ScoresMeta
+
+
 _REPLY = msgspec.json.Decoder(_Reply)
+_SCORES_REPLY = msgspec.json.Decoder(_ScoresReply)
 
 
 def request_body(request: Request, max_new_tokens: int) -> bytes:
@@ -73,6 +88,54 @@ def request_body(request: Request, max_new_tokens: int) -> bytes:
             "sampling_params": _sampling_params(request.sampling, request.seed) | {"max_new_tokens": max_new_tokens},
         }
     )
+
+
+def scores_body(prompt_ids: list[int], output_ids: list[int]) -> bytes:
+    """The JSON body which asks how likely an output is, and generates nothing.
+
+    The log-probabilities of a request's input are of the raw distribution on every server, whatever its flags.
+    """
+    return msgspec.json.encode(
+        {
+            "rid": f"score-{os.urandom(16).hex()}",
+            "input_ids": prompt_ids + output_ids,
+            "stream": False,
+            "return_logprob": True,
+            # The first id to be scored is the one after this place.
+            "logprob_start_len": len(prompt_ids) - 1,
+            "top_logprobs_num": 1,
+            "sampling_params": _sampling_params(Sampling(temperature=0.0), 0) | {"max_new_tokens": 0},
+        }
+    )
+
+
+def read_scores(body: bytes, prompt_ids: list[int], output_ids: list[int], endpoint: str) -> Scores:
+    """Reads the reply to :func:`scores_body` with status 200.
+
+    Raises:
+        TransientEngineError: the reply is malformed, of other ids, or an abort.
+        RequestRefusedError: an abort which says that the request is at fault.
+    """
+    try:
+        meta = _SCORES_REPLY.decode(body).meta_info
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TransientEngineError(f"{endpoint}: malformed scores: {error}") from None
+    _require_no_abort(meta.finish_reason, endpoint, "while scoring")
+    sent = len(prompt_ids) + len(output_ids)
+    if meta.prompt_tokens != sent:
+        raise TransientEngineError(f"{endpoint}: scored {meta.prompt_tokens:,} ids where {sent:,} were sent")
+    # The place before the output comes first, without a value.
+    places, tops = meta.input_token_logprobs[1:], meta.input_top_logprobs[1:]
+    if [token for _, token, _ in places] != output_ids or len(tops) != len(output_ids):
+        raise TransientEngineError(
+            f"{endpoint}: the scores are of other ids than the output's "
+            f"({len(places):,} and {len(tops):,} of them, the output has {len(output_ids):,})"
+        )
+    logprobs = [value for value, _, _ in places if value is not None]
+    best = [top[0][0] for top in tops if top and top[0][0] is not None]
+    if len(logprobs) != len(output_ids) or len(best) != len(output_ids):
+        raise TransientEngineError(f"{endpoint}: not every id of the output has a score")
+    return Scores(logprobs, best)
 
 
 def logprob_kind(sampling: Sampling) -> str:
@@ -101,11 +164,7 @@ def read_reply(body: bytes, request: Request, endpoint: str, latency_s: float, *
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TransientEngineError(f"{endpoint}: malformed reply: {error}") from None
     meta, finish = reply.meta_info, reply.meta_info.finish_reason
-    if finish.type == "abort":
-        said = f"{endpoint}: aborted after {len(reply.output_ids):,} tokens: {finish.message or 'no reason given'}"
-        if finish.status_code is not None and refuses(finish.status_code):
-            raise RequestRefusedError(said)
-        raise TransientEngineError(said)
+    _require_no_abort(finish, endpoint, f"after {len(reply.output_ids):,} tokens")
     logprobs = None
     if request.want_logprobs and meta.output_token_logprobs is not None:
         if [token for _, token, _ in meta.output_token_logprobs] != reply.output_ids:
@@ -148,6 +207,15 @@ def error_text(body: bytes) -> str:
     text = value if isinstance(value, str) else body.decode("utf-8", "replace")
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
+
+
+def _require_no_abort(finish: _Finish, endpoint: str, when: str) -> None:
+    if finish.type != "abort":
+        return
+    said = f"{endpoint}: aborted {when}: {finish.message or 'no reason given'}"
+    if finish.status_code is not None and refuses(finish.status_code):
+        raise RequestRefusedError(said)
+    raise TransientEngineError(said)
 
 
 def _sampling_params(sampling: Sampling, seed: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from eagle3_assets.tokens.laws import (
     reasoning,
     records,
     repetition,
+    replay,
     special_ids,
     texts,
     tool_texts,
@@ -22,7 +23,7 @@ from eagle3_assets.tokens.laws import (
 )
 from eagle3_assets.tokens.laws.base import Asset, Effect, Law, PartitionLaw, RowLaw
 
-__all__ = ["LAWS", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
+__all__ = ["LAWS", "ON_REQUEST", "Law", "PartitionLaw", "RowLaw", "effective", "laws_of", "lowerable_laws"]
 
 LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.TOKENIZER_CANARY,
@@ -68,7 +69,10 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     partition.LENGTH_BAND,
     partition.CUT_OFF_SHARE,
 )
-"""Every law, in the order in which people are shown them."""
+"""Every law that each judgement applies, in the order in which people are shown them."""
+
+ON_REQUEST: tuple[RowLaw, ...] = (replay.REPLAYED,)
+"""Laws that cost the target's time, judged where a person asks for it."""
 
 
 def laws_of(asset: Asset) -> tuple[RowLaw | PartitionLaw, ...]:
@@ -87,7 +91,7 @@ def effective(law_effects: Mapping[str, str] | None = None) -> dict[str, Effect]
     Raises:
         ValueError: a name is no law, or one that cannot be lowered to warn.
     """
-    effects: dict[str, Effect] = {law.name: law.effect for law in LAWS}
+    effects: dict[str, Effect] = {law.name: law.effect for law in (*LAWS, *ON_REQUEST)}
     lowerable = lowerable_laws()
     for name in law_effects or {}:
         if name not in lowerable:
