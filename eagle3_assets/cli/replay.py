@@ -22,8 +22,9 @@ def replay(
 ) -> None:
     """Has the target score prompt and output of a sample of each partition: are these tokens its own?
 
-    Generates nothing. It costs the engine one reading of each sampled prompt and output, so it does not run with
-    materialize. The result is the check `replayed` of raw_generations, on the instance that the UI shows.
+    It costs the engine one reading of each sampled prompt and output, and 16 short answers to calibrate by, which are
+    not kept; so it does not run with materialize. The result is the check `replayed` of raw_generations, on the
+    instance that the UI shows.
 
     Exit code 0: all that was scored is what the target emits. 1: something is not, or a partition could not be judged.
     2: nothing could be done.
