@@ -113,11 +113,12 @@ class Throughput:
     seconds: float
 
 
-def measured_throughput(engine: str) -> Throughput | None:
+def measured_throughput(engine: str, tokenizer: str) -> Throughput | None:
     """The throughput of the newest run that generated anything, from the instance's materializations.
 
     Args:
         engine: its kind; how fast another kind was says nothing.
+        tokenizer: hash of the target's tokenizer files, by which another target is told apart without its weights.
 
     Returns:
         None where no such run is known. No instance is made for it.
@@ -131,8 +132,9 @@ def measured_throughput(engine: str) -> Throughput | None:
         records = instance.fetch_materializations(dg.AssetKey("raw_generations"), limit=LOOKED_BACK).records
     for made in filter(None, (record.asset_materialization for record in records)):
         facts: dict[str, Any] = {name: value.value for name, value in made.metadata.items()}
-        environment, speed = facts.get("environment"), facts.get("tokens_per_second")
-        if speed and isinstance(environment, dict) and environment.get("engine") == engine:
+        environment, speed = facts.get("environment") or {}, facts.get("tokens_per_second")
+        same = environment.get("engine") == engine and (facts.get("identity_facts") or {}).get("tokenizer") == tokenizer
+        if speed and same:
             return Throughput(speed, made.partition or "", facts["generated_in_this_run"], facts["seconds"])
     return None
 

@@ -69,6 +69,16 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "datasets[0].sampling.temperature: must be a number, not True",
         ),
         (
+            "target: {model: m}\nengine: {kind: sglang, managed: {start_timeout_s: yes}}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine.managed.start_timeout_s: must be a number, not True",
+        ),
+        (
+            "target: {model: m}\nengine: {kind: sglang, managed: {environment: {SGLANG_RETURN_ORIGINAL_LOGPROB: 1}}}\n"
+            "datasets: [{name: a, source: s}]",
+            "engine.managed.environment: must not set SGLANG_RETURN_ORIGINAL_LOGPROB",
+        ),
+        (
             "target: &t {model: m, template_arguments: *t}\ndatasets: [{name: a, source: s}]",
             "an anchor (&name) is used inside of what it names (*name)",
         ),

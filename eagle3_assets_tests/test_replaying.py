@@ -276,4 +276,6 @@ def test_what_cannot_be_scored_is_counted_and_an_engine_that_cannot_score_says_s
     bad = pl.Series("output_ids", [[10**6]] * 4, dtype=RAW_GENERATIONS["output_ids"])
     write_parquet(rows.with_columns(bad), sealed.path)
     with pytest.raises(EngineError, match=r"none of 4 samples could be scored; first demo-.*outside the target's"):
-        replay(*arguments, create_engine(project.config.engine, project.config.target, project.layout.servers()), sealed)
+        replay(
+            *arguments, create_engine(project.config.engine, project.config.target, project.layout.servers()), sealed
+        )

@@ -165,7 +165,7 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
     for line in outcome.environment_changes:
         context.log.warning(f"the environment changed: {line}")
     if outcome.torn_bytes:
-        context.log.info(f"the journal's end was torn ({outcome.torn_bytes:,} bytes); that prompt was asked again")
+        context.log.info(f"the journal's end was torn ({outcome.torn_bytes:,} bytes); its prompts were asked again")
     for name in outcome.left_beside:
         context.log.info(f"kept beside the current file: {name}")
     facts = (

@@ -137,7 +137,8 @@ def _of_rows(audited: Audited, findings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _law(audited: Audited, verdict: Verdict, findings: pl.DataFrame) -> Json:
-    own = findings.filter(pl.col("law") == verdict.law.name).head(EXAMPLES)
+    own = findings.filter(pl.col("law") == verdict.law.name)
+    own = own.sort(pl.col("severity") != "error", maintain_order=True).head(EXAMPLES)
     law: Json = {
         "name": verdict.law.name,
         "effect": verdict.effect,

@@ -214,7 +214,10 @@ def _logprobs(line: Line, meta: Line) -> tuple[list[float | None] | None, list[i
 
 
 def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    if value is None or isinstance(value, float):
+        return True
+    # A whole number of hundreds of digits is one that no float can hold.
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
 
 
 def _weight_version(line: Line, meta: Line) -> str | None:

@@ -37,6 +37,8 @@ from eagle3_assets.tokens.batch import GENERATED
 ROWS_AT_ONCE = 2_000
 IDS_AT_ONCE = 1 << 20
 """Ids in a frame made of lines: outputs may be long."""
+CHATS_AT_ONCE = 50
+"""Chat completions that are held at once: each is kept whole until it has been looked at."""
 
 _ZSTD_BITE = 1 << 10
 """Compressed bytes unpacked at once: so few of them cannot fill the memory, whatever they unpack to."""
@@ -163,7 +165,7 @@ class _Gathered:
     @property
     def full(self) -> bool:
         rows = len(self.rows) + len(self.refused)
-        return rows >= ROWS_AT_ONCE or self._ids >= IDS_AT_ONCE
+        return rows >= ROWS_AT_ONCE or self._ids >= IDS_AT_ONCE or len(self.chats) >= CHATS_AT_ONCE
 
     def part(self) -> Part:
         columns = {name: [row[name] for row in self.rows] for name in FOREIGN_ROWS}

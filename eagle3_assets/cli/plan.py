@@ -42,7 +42,7 @@ def plan(
     project = open_project(config)
     keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
-    measured = None if tokens_per_second else measured_throughput(project.config.engine.kind)
+    measured = None if tokens_per_second else measured_throughput(project.config.engine.kind, target.tokenizer_sha256)
     with Console(stderr=True).status("counting prompts ..."):
         plans = [planned(one) for one in survey(project, map(project.partition, keys), target)]
     speed = tokens_per_second or (measured.tokens_per_s if measured else None)

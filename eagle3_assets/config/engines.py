@@ -91,19 +91,28 @@ class ManagedServer(Settings):
         default_factory=dict, description="Environment variables for the server. They are shown: no secrets here."
     )
     port: StrictInt = Field(0, ge=0, le=65_535, description="On 127.0.0.1; 0 takes a free one.")
-    start_timeout_s: float = Field(
+    start_timeout_s: Number = Field(
         1800.0, gt=0.0, le=86_400.0, description="Seconds to wait until the server is healthy, weights loaded."
     )
-    stop_grace_s: float = Field(
+    stop_grace_s: Number = Field(
         30.0, ge=0.0, le=3600.0, description="Seconds that the server has to end after SIGTERM; then SIGKILL."
     )
     # One prompt that kills a server does so at each of its 6 attempts, and shall fail alone.
     restarts: StrictInt = Field(
         10, ge=0, le=1000, description="Restarts within `restart_window_s`; then the run stops."
     )
-    restart_window_s: float = Field(
+    restart_window_s: Number = Field(
         3600.0, gt=0.0, le=864_000.0, description="Seconds over which restarts are counted."
     )
+
+    @field_validator("environment")
+    @classmethod
+    def _kind_of_logprobs_is_kept(cls, value: dict[str, str]) -> dict[str, str]:
+        if "SGLANG_RETURN_ORIGINAL_LOGPROB" in value:
+            raise ValueError(
+                "must not set SGLANG_RETURN_ORIGINAL_LOGPROB: log-probabilities are recorded as of the sampling"
+            )
+        return value
 
     @field_validator("arguments")
     @classmethod

@@ -26,6 +26,10 @@ class TransientEngineError(EngineError):
     """This request may work when sent again: connection lost, server busy, aborted."""
 
 
+class LostRequestError(TransientEngineError):
+    """The request was lost on the way or in a server: it may be what takes the server down."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt to be continued."""

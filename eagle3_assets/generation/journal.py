@@ -240,6 +240,7 @@ class Journal:
         """Says which environment the rows from here on belong to."""
         self.environment = (name, dict(environment))
         self._write(encode({"kind": "environment", "digest": name, "environment": environment}))
+        self._unsynced += 1
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Adds a row. It replaces an earlier failed row of the same request, never a generated one.

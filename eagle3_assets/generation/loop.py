@@ -7,7 +7,7 @@ What belongs here: the bounded window around an engine, retries, the order of th
 import asyncio
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from eagle3_assets.engines.base import (
     Description,
     Engine,
     Generation,
+    LostRequestError,
     OverServers,
     Request,
     RequestRefusedError,
@@ -74,6 +75,11 @@ TICK_S = 0.5
 """How often progress is reported and a due commit is looked for while nothing else happens, in seconds."""
 
 
+SUSPECT_AFTER = 3
+"""Times that a request was lost after which it is sent while no other such request is under way: the one that takes its
+server down then does not use up the attempts of those that were there with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often and how patiently a request is sent again after a transient error."""
@@ -113,7 +119,7 @@ class Outcome:
     left_beside: tuple[str, ...] = ()
     """Files that hold rows which the current file does not: kept until a person removes them."""
     torn_bytes: int = 0
-    """Bytes of an unfinished record at the journal's end, cut off; its prompt was asked again."""
+    """Bytes of unfinished records at the journal's end, cut off; their prompts were asked again."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -254,6 +260,7 @@ class _Window:
     retry: RetryPolicy
     tracker: Tracker
     latencies: "array[float]"
+    suspects: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, work: Iterator[tuple[Prompt, str]], progress: Callable[[Progress], None] | None) -> None:
         workers = [
@@ -304,16 +311,20 @@ class _Window:
 
     async def _ask(self, request: Request, retrying: AsyncRetrying) -> tuple[Generation | Failure, int]:
         """The engine's reply, or why there is none, and how many times the request was sent."""
-        attempts = 0
+        attempts = lost = 0
         try:
             async for attempt in retrying:
                 with attempt:
                     attempts += 1
-                    self.tracker.in_flight += 1
-                    try:
-                        return await self.engine.generate(request), attempts
-                    finally:
-                        self.tracker.in_flight -= 1
+                    async with self.suspects if lost >= SUSPECT_AFTER else nullcontext():
+                        self.tracker.in_flight += 1
+                        try:
+                            return await self.engine.generate(request), attempts
+                        except LostRequestError:
+                            lost += 1
+                            raise
+                        finally:
+                            self.tracker.in_flight -= 1
         except RequestRefusedError as error:
             return Failure("refused by the engine", str(error)), attempts
         except TransientEngineError as error:

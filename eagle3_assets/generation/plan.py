@@ -165,7 +165,9 @@ def missing_prompts(prompts: PromptIndex, sealed: SealedIndex, journal: Journal,
     """Which prompts this run has to bring to an end: 1 at their position."""
     done = {GENERATED} if retry_failed else {GENERATED, FAILED}
     return bytearray(
-        not refused and journal.status(key) not in done and (again or sealed.of(key) not in done)
+        not refused
+        and journal.status(key) not in ({GENERATED} if again else done)
+        and (again or sealed.of(key) not in done)
         for key, refused, again in zip(prompts.keys, prompts.refused, prompts.again, strict=True)
     )
 

@@ -137,6 +137,7 @@ class _Tally:
     missing_rows: list[Ids] = field(default_factory=list)
     error_rows: list[Ids] = field(default_factory=list)
     warning_rows: list[Ids] = field(default_factory=list)
+    kept: Counter[Severity] = field(default_factory=Counter)
     left_out: int = 0
 
     def add(self, batch: Batch, places: Ints) -> None:
@@ -158,7 +159,7 @@ class _Tally:
         self.warning_rows.append(places[warned].astype(np.int32))
         echo = batch.echo if self.law.explained_by_echo else np.zeros(len(batch), np.int64)
         for found in judgement.found:
-            room = self._room(self.findings, len(found.rows))
+            room = self._room(found.severity, len(found.rows))
             for row, index, detail in zip(
                 found.rows[:room].tolist(), found.index[:room].tolist(), found.details[:room], strict=True
             ):
@@ -181,7 +182,7 @@ class _Tally:
             self.violations += missing
             for rows_without in self.missing_rows:
                 self._mark(rows_without)
-            room = self._room(self.findings, missing)
+            room = self._room("error", missing)
             self.findings += self.missing[:room]
         elif missing:
             partly = "; ".join(filter(None, (self.law.missing, partly)))
@@ -214,9 +215,10 @@ class _Tally:
         """Remembers rows at fault, by what that means for them."""
         (self.warning_rows if self.effect == "warn" else self.error_rows).append(places.astype(np.int32))
 
-    def _room(self, findings: list[_Finding], wanted: int) -> int:
-        """How many more findings are kept; the rest is counted."""
-        room = wanted if self.keep is None else min(wanted, self.keep - len(findings))
+    def _room(self, severity: Severity, wanted: int) -> int:
+        """How many more findings are kept, remarks apart from errors; the rest is counted."""
+        room = wanted if self.keep is None else min(wanted, self.keep - self.kept[severity])
+        self.kept[severity] += room
         self.left_out += wanted - room
         return room
 
@@ -305,6 +307,7 @@ class Judge:
         left_out = 0
         broken: set[str] = set()
         error_rows: list[Ids] = [np.empty(0, np.int32)]
+        quarantined_rows: list[Ids] = [np.empty(0, np.int32)]
         warning_rows: list[Ids] = [np.empty(0, np.int32)]
         for law in self._laws:
             if isinstance(law, RowLaw):
@@ -315,6 +318,7 @@ class Judge:
                     findings += tally.findings
                     left_out += tally.left_out
                     error_rows += tally.error_rows
+                    quarantined_rows += tally.error_rows if tally.effect == "quarantine" else []
                     warning_rows += tally.warning_rows
             else:
                 verdict, named, broken_here = _partition_verdict(law, effects[law.name], partition, context)
@@ -326,14 +330,12 @@ class Judge:
                 left_out += len(named[self.keep :]) if self.keep is not None else 0
         findings.sort(key=lambda f: (f.row, _ORDER[f.law]))
         errors = np.unique(np.concatenate(error_rows))
-        broken |= {f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"}
+        quarantined = partition["sample_id"].gather(np.unique(np.concatenate(quarantined_rows))).fill_null("")
         return Report(
             tuple(verdicts),
             _frame(findings),
             self._rows,
-            frozenset(
-                broken | {f.sample_id for f in findings if effects[f.law] == "quarantine" and f.severity == "error"}
-            ),
+            frozenset(broken.union(quarantined)),
             context.quarantine_limit,
             _without_result(self.asset, partition, self._rows),
             errors,

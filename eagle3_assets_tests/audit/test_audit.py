@@ -121,6 +121,11 @@ def test_every_form_of_a_broken_row_is_found_out(tmp_path: Path, audit: Audit) -
         ({"id": 1.5, "output_ids": [1]}, "id is 1.5, not a string"),
         ({"id": "x"}, "has no output_ids"),
         ({"id": "x", "output_ids": None}, "output_ids is null"),
+        ({"id": "x", "output_ids": [1], "output_logprobs": [-(10**400)]}, "output_logprobs is not a list of numbers"),
+        (
+            {"id": "x", "output_ids": [1], "output_token_logprobs": [[-(10**400), 1]]},
+            "output_token_logprobs[0] is not [log-probability, id, text]",
+        ),
         ({"id": "x", "output_ids": "1 2"}, "output_ids is"),
         ({"id": "x", "output_ids": [1, "2"]}, "output_ids[1]"),
         ({"id": "x", "output_ids": [1, True]}, "output_ids[1]"),

@@ -373,16 +373,25 @@ def test_every_server_gone_stops_the_run_and_the_next_one_asks_only_for_the_rest
     assert len(server.bodies) + len(other.bodies) == asked + outcome.generated
 
 
-def test_a_prompt_that_takes_the_server_down_fails_alone(tmp_path: Path, server: FaultServer) -> None:
+@pytest.mark.parametrize("in_flight", [1, 16])
+def test_a_prompt_that_takes_the_server_down_fails_alone(tmp_path: Path, server: FaultServer, in_flight: int) -> None:
+    restarts: list[threading.Thread] = []
+
     def poison(body: Body, _: int) -> str | None:
         if len(body["input_ids"]) != 7:
             return None
-        threading.Thread(target=server.restart, args=(0.1,)).start()
+        restarts.append(threading.Thread(target=server.restart, args=(0.1,)))
+        restarts[-1].start()
         return "hang"
 
     server.fault = poison
-    outcome = generate(tmp_path, prompt_frame(20), engine_of(server, max_in_flight=1))
-    assert outcome.generated == 19 and outcome.failures == {"no answer after 6 attempts": 1}
+    # Those in flight with it are lost with the server time and again.
+    server.delay_s = 0.05
+    prompts = prompt_frame(60).filter(pl.col("prompt_tokens").ne(7) | pl.col("sample_id").eq("s6"))
+    outcome = generate(tmp_path, prompts, engine_of(server, max_in_flight=in_flight))
+    for restart in restarts:
+        restart.join()
+    assert (outcome.generated, outcome.failures) == (len(prompts) - 1, {"no answer after 6 attempts": 1})
     assert sealed_rows(tmp_path)["status"][6] == "failed"
 
 

@@ -144,6 +144,18 @@ def test_an_interrupted_second_asking_goes_on(tmp_path: Path) -> None:
     check_whole(sealed_rows(tmp_path), prompts)
 
 
+def test_a_second_asking_that_failed_is_done_again_when_told_again(tmp_path: Path) -> None:
+    prompts = prompt_frame(4)
+    run(tmp_path, prompts)
+    engine = FakeEngine(capacity=1, faults={"s0": always(RequestRefusedError("no")), "s2": always(CrashError("boom"))})
+    with pytest.raises(GenerationStoppedError):
+        run(tmp_path, prompts, engine, again={"s0", "s2"})
+    engine = FakeEngine()
+    run(tmp_path, prompts, engine, again={"s0", "s2"})
+    assert engine.asked == {"s0": 1, "s2": 1}
+    check_whole(sealed_rows(tmp_path), prompts)
+
+
 @pytest.mark.parametrize("key", [None, "", "xyz", "AB" * 16])
 def test_a_sealed_row_without_a_request_key_is_said(tmp_path: Path, key: str | None) -> None:
     sealed = run(tmp_path, prompt_frame(3)).sealed

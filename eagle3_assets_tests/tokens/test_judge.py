@@ -320,3 +320,22 @@ def test_first_offenders_are_kept_with_their_ids(profile: TargetProfile) -> None
         judge.add(part)
     assert judge.offenders.equals(frame.head(SHOWN_DETAILS).select("sample_id", "prompt_ids", "output_ids"))
     assert judge.places(["1", "4", "nobody"]).rows() == [("1", 1), ("4", 4)]
+
+
+def test_remarks_never_push_an_error_out_of_what_is_kept(context: Context) -> None:
+    rows = kimi.genuine()
+    for number, row in enumerate(rows.values()):
+        row["cached_tokens"] = 10_000 if number < 10 else -1
+    judge = Judge("raw_generations", context, keep=3)
+    judge.add(kimi.generations(rows))
+    report = judge.report()
+    found = report.findings.filter(pl.col("law") == "usage_consistent")
+    assert found["severity"].to_list() == ["warning"] * 3 + ["error"] * (len(rows) - 10)
+    assert report.quarantined == set(list(rows)[10:])
+
+
+def test_what_is_quarantined_does_not_depend_on_how_much_is_kept(context: Context) -> None:
+    frame = miscounted(8, 4)
+    judge = Judge("raw_generations", replace(context, current_prompts=None), keep=1)
+    judge.add(frame)
+    assert judge.report().quarantined == judge_generations([frame], replace(context, current_prompts=None)).quarantined

@@ -828,6 +828,15 @@ def test_structural_ids_made_of_text(ids: list[int], said: str, sample: int, pla
     assert not report.refusals
 
 
+def test_a_prompt_whose_twin_is_refused_is_not_passed_in_silence(context: Context) -> None:
+    frame = kimi.prompts({name: {"prompt_ids": list(TALK)} for name in ("a", "b")})
+    twins = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "b").then("prompt_ids"))
+    known = replace(context, rerendered_prompts=None, inert_prompts=twins)
+    verdict = judge_prompts([frame], known)["prompt_injection"]
+    assert (verdict.status, verdict.judged, verdict.warnings) == ("warned", 1, 1)
+    assert verdict.details == ("b: cannot be compared: the chat template refuses the conversation with inert text",)
+
+
 def test_structural_ids_in_other_places_and_lost_ones(context: Context) -> None:
     changed = {
         "swallowed": [i for i in TALK if i != kimi.IM_MIDDLE],

@@ -207,6 +207,13 @@ def test_call_ids_of_another_form(head: str, judge: Judge) -> None:
     assert set(warnings(report)) == {"tool_call_id"}
 
 
+def test_a_counter_that_never_ends_is_another_form(judge: Judge) -> None:
+    calls = [i for _ in range(2) for i in tool_call(f"functions.get_weather:{'1' * 5000}", "{}")[2:-1]]
+    output = [END, kimi.SECTION_BEGIN, *calls, kimi.SECTION_END, STOP]
+    report = judge(sample(output, len(output), sampling=None))
+    assert "tool_call_id" in warnings(report)
+
+
 def test_whole_calls_without_the_sections_end_at_the_cap(judge: Judge) -> None:
     output = tool_call("functions.get_weather:0", "{}", section_end=False)
     report = judge(cut(output, len(output)))

@@ -185,8 +185,17 @@ class SglangEngine:
             vocab_size=vocab_size,
             context_length=facts[0].context_length or self._model.context_length,
             # Endpoints are no part of it: each row names its own, and servers may come and go.
-            environment={"engine": "sglang", **_merged([dict(one.environment) for one in facts])},
+            environment={
+                "engine": "sglang",
+                **_merged([dict(one.environment) for one in facts]),
+                **self._server_environment(),
+            },
         )
+
+    def _server_environment(self) -> dict[str, Any]:
+        """What a managed server is given in environment variables, which may change numbers as flags do."""
+        managed = self._settings.managed
+        return {"server_environment": dict(managed.environment)} if managed and managed.environment else {}
 
     def _cap(self, request: Request, description: Description) -> int:
         """The ``max_new_tokens`` to send: servers refuse a request that might not fit, instead of capping it.

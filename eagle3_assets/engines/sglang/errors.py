@@ -3,7 +3,7 @@
 What belongs here: kinds of faults. Not here: what follows from them (``pool``).
 """
 
-from eagle3_assets.engines.base import EngineError, TransientEngineError
+from eagle3_assets.engines.base import EngineError, LostRequestError, TransientEngineError
 
 
 class UnreachableError(TransientEngineError):
@@ -24,7 +24,7 @@ class SilentError(TransientEngineError):
     """The server did not answer in time."""
 
 
-class LostError(TransientEngineError):
+class LostError(LostRequestError):
     """The request was lost, on the way or in the server: a reason to look whether the server is well."""
 
 

@@ -10,6 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 SILENT_CHECKS = 3
 """So many health checks without any answer in a row mean that a server hangs, with all that it was sent."""
+
+UNTAKEN = 10
+"""Servers in a row that take nothing, though they looked well, before a request counts as tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,14 @@ class Pool:
             RequestRefusedError: the server says that the request will never work.
             TransientEngineError: it may work when sent again.
         """
+        for _ in range(UNTAKEN - 1):
+            # A server that takes nothing has not seen the request: another one shall, at no cost of an attempt.
+            with suppress(UnreachableError):
+                return await self._send(body)
+        return await self._send(body)
+
+    async def _send(self, body: bytes) -> tuple[str, bytes, float]:
+        """Sends a request once; a server that cannot be reached is left out from then on."""
         server = await self._take()
         epoch, began = server.window.epoch, time.monotonic()
         scope = asyncio.timeout(None)

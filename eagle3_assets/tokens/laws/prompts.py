@@ -75,6 +75,7 @@ def judge_prompt_injection(batch: Batch) -> RowJudgement:
     marks = batch.prompt.marks(context.control_ids)
     ours, theirs = TokenColumn.from_marks(marks), TokenColumn.from_marks(twin.marks(context.control_ids))
     judged = there & ~twin.null_rows
+    unknown = there & twin.null_rows & ~batch.prompt.null_rows
     wrong = judged & (ours.first_difference(theirs) >= 0)
     index = np.full(len(batch), -1, np.int64)
     for row in np.flatnonzero(wrong).tolist():
@@ -89,7 +90,11 @@ def judge_prompt_injection(batch: Batch) -> RowJudgement:
         said += [f"text of the conversation took {_labels(lost, context)} away"] if lost else []
         return "; ".join(said) or "text of the conversation put its structural ids into another order"
 
-    return RowJudgement(judged, (find(wrong, detail, index),))
+    def without_twin(row: int) -> str:  # noqa: ARG001 - the form of a detail
+        return "cannot be compared: the chat template refuses the conversation with inert text"
+
+    found_rows = (find(wrong, detail, index), find(unknown, without_twin, severity="warning"))
+    return RowJudgement(judged, found_rows)
 
 
 def judge_tools_rendered(batch: Batch) -> RowJudgement:
