@@ -72,7 +72,7 @@ def prompt_tokens(lengths: pl.Series) -> PromptTokens | None:
     if lengths.is_empty():
         return None
     ordered = lengths.sort()
-    p50, p95 = (int(ordered[(len(ordered) - 1) * percent // 100]) for percent in (50, 95))
+    p50, p95 = (int(ordered[-(-len(ordered) * percent // 100) - 1]) for percent in (50, 95))  # nearest rank
     return PromptTokens(p50, p95, int(ordered[-1]), int(ordered.cast(pl.Int64).sum()))
 
 

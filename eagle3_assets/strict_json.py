@@ -32,7 +32,7 @@ def parse(line: bytes, *, lone_surrogates: bool = False) -> Any:  # noqa: ANN401
         StrictJsonError: it is not UTF-8 or not JSON; it holds NaN, Infinity, a number that nothing can hold, a key
             twice in one object, half of a surrogate pair; or it is nested too deeply.
     """
-    line = line.removeprefix(BYTE_ORDER_MARK)
+    line = line.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r\n")  # so that a column is one of this line
     try:
         value = json.loads(
             line.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite

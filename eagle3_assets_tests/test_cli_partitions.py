@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -243,7 +244,7 @@ def prompt_figures(project: Project) -> list[str]:
         )
         for row in demo_rows("function_calling", 4)
     )
-    return [f"{n:,}" for n in (sum(lengths), lengths[1], lengths[2], lengths[3])]
+    return [f"{n:,}" for n in (sum(lengths), lengths[1], lengths[3], lengths[3])]
 
 
 def test_a_wrong_config_is_no_traceback(tmp_path: Path) -> None:
@@ -279,3 +280,13 @@ def test_a_database_that_fails_is_one_message(make_project: ProjectMaker, tmp_pa
     code, _, err = invoke(tmp_path, "materialize", "d-trial")
     assert code == 2
     assert "the database of the Dagster instance cannot be used: file is not a database" in " ".join(err.split())
+
+
+def test_a_port_that_is_taken_is_said_before_anything_starts(make_project: ProjectMaker, tmp_path: Path) -> None:
+    make_project()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = invoke(tmp_path, "ui", "--port", str(port))
+    assert code == 2
+    said = " ".join((out + err).replace("│", " ").split())
+    assert f"port {port} of 127.0.0.1 cannot be used: Address already in use" in said

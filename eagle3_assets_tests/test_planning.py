@@ -21,7 +21,7 @@ NONE = Outputs()
 def test_prompt_tokens_are_real_lengths() -> None:
     assert prompt_tokens(pl.Series(range(100, 0, -1), dtype=pl.Int32)) == PromptTokens(50, 95, 100, 5050)
     assert prompt_tokens(pl.Series([7], dtype=pl.Int32)) == PromptTokens(7, 7, 7, 7)
-    assert prompt_tokens(pl.Series([3, 9], dtype=pl.Int32)) == PromptTokens(3, 3, 9, 12)
+    assert prompt_tokens(pl.Series([3, 9], dtype=pl.Int32)) == PromptTokens(3, 9, 9, 12)
     assert prompt_tokens(pl.Series([], dtype=pl.Int32)) is None
 
 

@@ -31,7 +31,12 @@ def audit_tables(audited: Audited) -> Iterator[Table | Text]:
     """All that is printed of one file, in order."""
     word, style, meaning = _ANSWERS[answer(audited)]
     counts = sample_counts(audited)
-    yield Text.assemble((word, style), f" {visible(str(audited.path))}: {meaning}")
+    verdicts = law_verdicts(audited)
+    silent = sum(verdict.status == "not_judged" for verdict in verdicts)
+    yield Text.assemble(
+        (word, style),
+        f" {visible(str(audited.path))}: {meaning} ({len(verdicts) - silent} laws judged, {silent} could not be)",
+    )
     yield Text(
         f"{counts['judged']:,} samples judged: {counts['passed']:,} passed, {counts['warned']:,} with a warning,"
         f" {counts['failed']:,} failed; {audited.refused_count:,} lines refused"

@@ -5,6 +5,7 @@ What belongs here: ``materialize``, ``demo``, ``stats``, ``datasets``, ``ui``. N
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -160,6 +161,7 @@ def ui(
     if config:
         os.environ[CONFIG_VARIABLE] = str(config.resolve())
     load_config()  # a wrong config is better said here than by a UI without assets
+    _require_free(host, port)
     instance_home()
     say(f"Dagster UI: http://{host}:{port}")
     command = ["dagster", "dev", "--module-name", "eagle3_assets.definitions", "--host", host, "--port", str(port)]
@@ -185,6 +187,15 @@ def chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool
     if every:
         return [key for key, partition in project.partitions.items() if trials or not partition.trial]
     return [project.partition(key).key for key in keys]
+
+
+def _require_free(host: str, port: int) -> None:
+    """Refuses a taken port: Dagster would say so in passing and go on without a UI."""
+    try:
+        with socket.create_server((host, port)):
+            return
+    except OSError as error:
+        raise typer.BadParameter(f"port {port} of {host} cannot be used: {error.strerror}; give another one") from None
 
 
 def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "list[PartitionRun]":

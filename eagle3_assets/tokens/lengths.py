@@ -38,7 +38,7 @@ def length_figures(lengths: pl.Series) -> dict[str, float]:
 def length_statistics(facts: pl.DataFrame) -> pl.DataFrame:
     """Statistics of whole outputs, of their reasoning and of what follows it.
 
-    Quantiles are the nearest real length at or below, so that every figure is the length of some output.
+    Quantiles are by nearest rank, so that every figure is the length of some output.
 
     Args:
         facts: ``facts.OUTPUT_FACTS``, one row per generated output.
@@ -145,8 +145,8 @@ def _svg_url(counts: NDArray[np.int64]) -> str:
 
 
 def _quantile(ordered: pl.Series, q: float) -> float:
-    """The nearest real length at or below the quantile."""
-    return float(ordered[math.floor(q * (len(ordered) - 1))])
+    """The shortest real length which at least this share of the outputs do not exceed (nearest rank)."""
+    return float(ordered[max(0, math.ceil(q * len(ordered) - 1e-9) - 1)])
 
 
 def _plain(value: object) -> object:

@@ -129,11 +129,17 @@ class Report:
         A partition without any row may be: so is a shard which no conversation fell to.
         """
         refused = [v for v in self.verdicts if v.refuses]
-        texts = [f"{v.law.name}: {v.summary} {v.law.meaning} {v.law.remedy}" for v in refused]
+        limit = f"more than the dataset's quarantine_limit of {self.quarantine_limit:.2%}"
+        texts = [
+            f"{v.law.name}: {v.summary} "
+            + (f"That is {limit}. " if v.effect == "quarantine" else "")
+            + f"{v.law.meaning} {v.law.remedy}"
+            for v in refused
+        ]
         if not any(v.effect == "quarantine" for v in refused) and self.quarantined_share > self.quarantine_limit:
             texts.append(
                 f"quarantine: {len(self.quarantined):,} of {self.rows:,} samples ({self.quarantined_share:.2%}) break"
-                f" one law or another, more than the dataset's quarantine_limit of {self.quarantine_limit:.2%}."
+                f" one law or another, {limit}."
             )
         if self.without_result is not None:
             texts.append(f"nothing judged: {self.without_result}; each row's reason says why.")

@@ -48,7 +48,7 @@ def test_refusal_says_what_it_means_and_what_to_do(profile: TargetProfile) -> No
     verdict = report["completion_count"]
     assert report.refusals == (
         "completion_count: 3 of 10 samples break it (30.00%); first 0: the engine counted 99 output ids, there are 6."
-        f" {verdict.law.meaning} {verdict.law.remedy}",
+        f" That is more than the dataset's quarantine_limit of 1.00%. {verdict.law.meaning} {verdict.law.remedy}",
     )
 
 

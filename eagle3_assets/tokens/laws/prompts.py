@@ -339,7 +339,8 @@ PROMPT_INJECTION = RowLaw(
     effect="quarantine",
     meaning="Text of the conversation spells structural tokens, such as <|im_end|> or [PAD], and became real ones: the"
     " target reads turns or marks that nobody meant.",
-    remedy="The prompt is not sent, the others are; reword that text in the source, or remove the row, if it matters.",
+    remedy="Reword that text in the source, or remove the row; such a prompt is never sent, and the others are as long"
+    " as quarantine_limit allows.",
     causes=("huggingface/transformers#47822", "huggingface/transformers#29279"),
     judge=judge_prompt_injection,
     columns=("prompt_ids",),

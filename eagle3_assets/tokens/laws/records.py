@@ -144,8 +144,8 @@ STORED_AS_CAPTURED = RowLaw(
     asset="raw_generations",
     effect="refuse",
     meaning="The stored ids were changed after capture: by an edit, a faulty disk or a tool that rewrote the file.",
-    remedy="Restore the file from a copy, or materialize raw_generations with retry_broken, which asks for these"
-    " samples again.",
+    remedy="Restore the file from a copy, or ask for these samples again: retry_broken in raw_generations' run"
+    " config, or eagle3-assets materialize PARTITION --retry-broken.",
     judge=judge_stored_as_captured,
     columns=("prompt_ids", "output_ids", "ids_sha256"),
     nothing="no row records a hash",
