@@ -43,11 +43,15 @@ WHOLE = ("function_calling", "reasoning-00of02", "reasoning-01of02", "chat")
 
 
 def demo_project(folder: Path, engine: dict[str, Any]) -> Project:
-    """The packaged demo with another engine, storing below a folder."""
+    """The packaged demo with another engine, storing below a folder; greedy throughout.
+
+    Two engines draw differently from the same seed, so only greedy outputs can be compared.
+    """
     settings = yaml.safe_load((DEMO / "eagle3.yaml").read_text(encoding="utf-8"))
     settings |= {"engine": engine, "storage": {"root": str(folder / "data")}}
     for dataset in settings["datasets"]:
         dataset["source"] = str(DEMO / dataset["source"])
+        dataset["sampling"]["temperature"] = 0.0
     folder.mkdir(exist_ok=True)
     path = folder / "eagle3.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
