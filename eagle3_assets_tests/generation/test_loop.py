@@ -578,13 +578,14 @@ def test_ctrl_c_is_a_clean_stop(tmp_path: Path) -> None:
     code = CHILD.replace("thread = threading.Thread(target=start); thread.start(); thread.join()", "start()")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     child = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), "3000"],
+        [sys.executable, "-c", code, str(tmp_path), "20000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
     )
     assert child.stdout is not None
+    # So many names fill the pipe: the child cannot be done before it is interrupted, however slow we are.
     names = [child.stdout.readline().strip() for _ in range(20)]
     child.send_signal(signal.SIGINT)
     rest, errors = child.communicate(timeout=20)

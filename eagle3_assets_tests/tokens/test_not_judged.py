@@ -310,7 +310,7 @@ def test_prompts_without_twin_or_tools(context: Context) -> None:
     assert report["tools_rendered"].reason == "no prompt declares tools"
     refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
     verdict = judge_prompts([frame], replace(context, inert_prompts=refused))["prompt_injection"]
-    assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 11, 12)
+    assert (verdict.status, verdict.judged, verdict.rows) == ("warned", 11, 12)
     tools = {"last": ("a",), "answer": ()}
     without = replace(context, declared_tools=tools, tokenizer=None)
     assert judge_prompts([frame], without)["tools_rendered"].reason == "the target's tokenizer is not at hand"
