@@ -198,6 +198,7 @@ def test_the_rows_with_log_probabilities_come_first() -> None:
     assert len(chosen_rows(frame, 100)) == 19
 
 
+@pytest.mark.slow
 def test_from_the_terminal(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
 
@@ -227,6 +228,7 @@ def test_from_the_terminal(project: Project, tmp_path: Path, monkeypatch: pytest
     assert "eagle3-assets decode PARTITION --id SAMPLE --ids" in out
 
 
+@pytest.mark.slow
 def test_in_dagster_it_runs_alone_and_not_with_a_materialization(
     project: Project, instance: dg.DagsterInstance
 ) -> None:

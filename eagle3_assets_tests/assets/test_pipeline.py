@@ -114,6 +114,7 @@ def test_materializing_again_generates_nothing_twice(make_project: ProjectMaker,
     assert event.asset_materialization.metadata["kept_from_before"].value == 4
 
 
+@pytest.mark.slow
 def test_more_rows_in_the_source_are_generated_and_the_old_ones_kept(
     make_project: ProjectMaker, instance: dg.DagsterInstance
 ) -> None:
@@ -156,6 +157,7 @@ def test_one_changed_id_is_named_refused_and_hides_nothing(
     assert victim in check.said
 
 
+@pytest.mark.slow
 def test_outputs_of_other_prompts_are_refused_until_generated_again(
     make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -235,6 +237,7 @@ def test_bad_lines_and_prompts_without_room_are_accounted_for(
     assert "leave no room in the target's context" in rows["reason"][1]
 
 
+@pytest.mark.slow
 def test_a_source_that_changed_is_noticed(
     make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -252,6 +255,7 @@ def test_a_source_that_changed_is_noticed(
     assert "the source has changed" in (evaluation.description or "")
 
 
+@pytest.mark.slow
 def test_a_template_that_refuses_everything_is_not_called_good(
     make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -265,6 +269,7 @@ def test_a_template_that_refuses_everything_is_not_called_good(
     assert remarks([made])[-1].plain == f"d: {reason}"
 
 
+@pytest.mark.slow
 def test_samples_whose_conversation_is_gone_are_refused(
     make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
@@ -302,6 +307,7 @@ def test_a_damaged_page_of_the_sealed_file_is_one_clear_failure(
     assert all("Restore it from a copy" in text for text in said.values()), said
 
 
+@pytest.mark.slow
 def test_failed_prompts_are_asked_again_when_told(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
     project = make_project()
     run(project, instance)
@@ -337,6 +343,7 @@ def test_a_broken_row_alone_is_asked_again_when_told(make_project: ProjectMaker,
     assert raw(project)["output_ids"].to_list() == rows["output_ids"].to_list()
 
 
+@pytest.mark.slow
 def test_the_whole_pipeline_on_an_object_store(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
     project = make_project(demo_rows("chat", 2), storage={"root": "memory://bucket/eagle3"})
     assert run(project, instance).good
@@ -345,6 +352,7 @@ def test_the_whole_pipeline_on_an_object_store(make_project: ProjectMaker, insta
     assert run(project, instance).kept == 2
 
 
+@pytest.mark.slow
 def test_a_source_id_is_shown_as_text(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
     row = {**demo_rows("chat", 1)[0], "id": "![x](http://evil/p.png) [click](http://evil)"}
     assert run(make_project([row]), instance).good
@@ -374,6 +382,7 @@ def test_records_that_are_gone_from_every_row_are_no_pass(
         assert said in refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
