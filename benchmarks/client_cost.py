@@ -137,7 +137,7 @@ def mock_server(case: Case) -> Iterator[tuple[str, int]]:
     """A server of its own process for one case: URL and process id."""
     arguments = ["--ids", case.ids, "--latency", case.latency_s, "--sigma", case.sigma, "--running", case.in_flight]
     command = [sys.executable, "-m", "benchmarks.mock_server", *map(str, arguments)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 - our own
         assert server.stdin is not None and server.stdout is not None  # noqa: S101 - for the type checker
         try:
             yield server.stdout.readline().strip(), server.pid
@@ -157,7 +157,7 @@ def measure(case: Case, prompts: Path) -> Iterator[Result]:
         for client in case.clients:
             began, busy, mock, own = time.monotonic(), _busy_s(), _process_s(pid), _children_s()
             command = [sys.executable, "-m", "benchmarks.clients", client, url, str(prompts), str(case.in_flight)]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own
             if done.returncode:
                 raise SystemExit(f"{client}, {case.name}: failed\n{done.stderr}")
             figures = json.loads(done.stdout.splitlines()[-1])
@@ -180,7 +180,7 @@ def write_prompts(directory: Path, count: int) -> Path:
         place.mkdir()
         code = "import sys; from pathlib import Path; from benchmarks.clients import write_prompts as w;"
         code += "w(Path(sys.argv[1]), int(sys.argv[2]))"
-        subprocess.run([sys.executable, "-c", code, str(place), str(count)], cwd=ROOT, check=True)  # noqa: S603
+        subprocess.run([sys.executable, "-c", code, str(place), str(count)], cwd=ROOT, check=True)  # noqa: S603 - our own
     return place
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
-from eagle3_assets.tokens.batch import GENERATED, Batch
+from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import Ids, Ints, Mask
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
+from eagle3_assets.tokens.row_facts import facts_schema, generated_rows, row_facts
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
@@ -39,24 +40,6 @@ _ROWS_AT_ONCE = 4096
 """Larger frames are judged in slices, so that a law's arrays stay small."""
 
 _ORDER = {law.name: place for place, law in enumerate((*LAWS, *ON_REQUEST))}
-
-_FACTS = pl.Schema(
-    {
-        "sample_id": pl.String,
-        "status": pl.String,
-        "reason": pl.String,
-        "output_tokens": pl.Int64,
-        "finish_type": pl.String,
-        "max_new_tokens": pl.Int64,
-    }
-)
-
-_NAMES = pl.Categorical()
-"""For columns with a few names over and over: four bytes in each row."""
-
-_GENERATION_FACTS = pl.Schema(
-    [("weight_version", _NAMES), ("endpoint", _NAMES), ("prompt_hash", pl.UInt64()), ("output_hash", pl.UInt64())]
-)
 
 
 def judge_prompts(batches: Iterable[pl.DataFrame], context: Context) -> Report:
@@ -262,7 +245,7 @@ class Judge:
         self._sampled = [tally for tally in tallies if tally.law.sampled and tally.impossible is None]
         wanted = {"sample_id", "finish_type"}.union(*(tally.law.columns for tally in self._sampled))
         self._draw = Draw(context.sample_rows, wanted)
-        self._schema = pl.Schema({**_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
+        self._schema = facts_schema(asset)
         self._facts = [self._schema.to_frame()]
         self._rows = self._total = 0
         self._offenders: list[pl.DataFrame] = []
@@ -271,9 +254,9 @@ class Judge:
     def add(self, frame: pl.DataFrame) -> None:
         """Judges rows; errors as in :func:`judge_prompts`."""
         for part in _sliced([frame]):
-            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else _generated(part)
+            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else generated_rows(part)
             whole = Batch(part, self.context)
-            self._facts.append(_facts(whole, self._schema))
+            self._facts.append(row_facts(whole, self._schema))
             if chosen.any():
                 batch = whole if chosen.all() else Batch(part.filter(chosen), self.context)
                 places = self._total + np.flatnonzero(chosen)
@@ -465,52 +448,6 @@ def _without_result(asset: Asset, facts: pl.DataFrame, rows: int) -> str | None:
     states = ", ".join(f"{number:,} {visible(state or 'without a state')}" for state, number in counts)
     lacking = "ids" if asset == "tokenized_prompts" else "an output"
     return f"no prompt has {lacking} ({counted(len(facts), 'row')}: {states})"
-
-
-def _generated(frame: pl.DataFrame) -> Mask:
-    if "status" not in frame.columns:
-        return np.ones(len(frame), np.bool_)
-    return (frame["status"].cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
-
-
-def _facts(batch: Batch, schema: pl.Schema) -> pl.DataFrame:
-    frame = batch.frame
-    status = frame["status"] if batch.has("status") else pl.repeat(GENERATED, len(frame), eager=True)
-    generated = _generated(frame)
-    has_output = pl.Series(generated & batch.present("output_ids"))
-    lengths = pl.Series(batch.output.lengths) if batch.has("output_ids") else pl.repeat(None, len(frame), eager=True)
-    return pl.DataFrame(
-        {
-            "sample_id": frame["sample_id"],
-            "status": status,
-            "reason": batch.column("reason", pl.String),
-            "output_tokens": pl.select(pl.when(has_output).then(lengths)).to_series(),
-            "finish_type": batch.column("finish_type", pl.String),
-            "max_new_tokens": batch.samplings["max_new_tokens"],
-            **(_generation_facts(batch, generated) if "output_hash" in schema else {}),
-        }
-    ).cast(dict(schema))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
-
-
-def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
-    values = pl.DataFrame(
-        {
-            "weight_version": batch.column("weight_version", pl.String),
-            "endpoint": batch.column("endpoint", pl.String),
-            "prompt_hash": _short_hashes(batch.prompt_digests),
-            "output_hash": _short_hashes(batch.output_digests),
-        }
-    )
-    with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
-    return values.select(  # in one go: each query has a price of its own
-        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint")),
-        pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
-        pl.when(with_output).then("output_hash").alias("output_hash"),
-    ).to_dict()
-
-
-def _short_hashes(digests: list[bytes]) -> pl.Series:
-    return pl.Series(np.frombuffer(b"".join(digests), "<u8")[::4], dtype=pl.UInt64)
 
 
 def _frame(findings: list[_Finding]) -> pl.DataFrame:

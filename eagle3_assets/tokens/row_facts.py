@@ -1,0 +1,83 @@
+"""What laws about whole partitions see of each row: a few facts, gathered batch by batch.
+
+What belongs here: those facts, small enough to keep one row of them for each row of a partition. Not here: any law,
+facts of single outputs for people (``facts``).
+"""
+
+import numpy as np
+import polars as pl
+
+from eagle3_assets.tokens.batch import GENERATED, Batch
+from eagle3_assets.tokens.columns import Mask
+from eagle3_assets.tokens.laws.base import Asset
+
+_PROMPT_FACTS = pl.Schema(
+    {
+        "sample_id": pl.String,
+        "status": pl.String,
+        "reason": pl.String,
+        "output_tokens": pl.Int64,
+        "finish_type": pl.String,
+        "max_new_tokens": pl.Int64,
+    }
+)
+
+_NAMES = pl.Categorical()
+"""For columns with a few names over and over: four bytes in each row."""
+
+_GENERATION_FACTS = pl.Schema(
+    [("weight_version", _NAMES), ("endpoint", _NAMES), ("prompt_hash", pl.UInt64()), ("output_hash", pl.UInt64())]
+)
+
+
+def generated_rows(frame: pl.DataFrame) -> Mask:
+    """Which rows hold an output; without a column ``status`` all of them."""
+    if "status" not in frame.columns:
+        return np.ones(len(frame), np.bool_)
+    return (frame["status"].cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
+
+
+def facts_schema(asset: Asset) -> pl.Schema:
+    """The columns of the facts that are gathered of an asset."""
+    return pl.Schema({**_PROMPT_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
+
+
+def row_facts(batch: Batch, schema: pl.Schema) -> pl.DataFrame:
+    """The facts of a batch's rows, in its order, with the columns of ``schema``."""
+    frame = batch.frame
+    status = frame["status"] if batch.has("status") else pl.repeat(GENERATED, len(frame), eager=True)
+    generated = generated_rows(frame)
+    has_output = pl.Series(generated & batch.present("output_ids"))
+    lengths = pl.Series(batch.output.lengths) if batch.has("output_ids") else pl.repeat(None, len(frame), eager=True)
+    return pl.DataFrame(
+        {
+            "sample_id": frame["sample_id"],
+            "status": status,
+            "reason": batch.column("reason", pl.String),
+            "output_tokens": pl.select(pl.when(has_output).then(lengths)).to_series(),
+            "finish_type": batch.column("finish_type", pl.String),
+            "max_new_tokens": batch.samplings["max_new_tokens"],
+            **(_generation_facts(batch, generated) if "output_hash" in schema else {}),
+        }
+    ).cast(dict(schema))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
+
+
+def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
+    values = pl.DataFrame(
+        {
+            "weight_version": batch.column("weight_version", pl.String),
+            "endpoint": batch.column("endpoint", pl.String),
+            "prompt_hash": _short_hashes(batch.prompt_digests),
+            "output_hash": _short_hashes(batch.output_digests),
+        }
+    )
+    with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
+    return values.select(  # in one go: each query has a price of its own
+        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint")),
+        pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
+        pl.when(with_output).then("output_hash").alias("output_hash"),
+    ).to_dict()
+
+
+def _short_hashes(digests: list[bytes]) -> pl.Series:
+    return pl.Series(np.frombuffer(b"".join(digests), "<u8")[::4], dtype=pl.UInt64)
