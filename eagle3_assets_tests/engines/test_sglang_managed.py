@@ -5,11 +5,13 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,23 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def until_bound(port: int) -> socket.socket:
+    """A socket on the port, as soon as that can be had."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+    def bound() -> bool:
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+    until(bound)
+    holder.listen()
+    return holder
+
+
 def none_alive(folder: Path) -> None:
     """Every process of the folder's servers ends."""
     until(lambda: not any(map(alive, processes(folder))))
@@ -82,11 +101,11 @@ def engine_settings(folder: Path) -> dict[str, Any]:
 class Managed:
     """A stand-in below a folder, and an engine on it."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, pace: Watchfulness = QUICK, **settings: Any) -> None:
         self.folder = folder / "server"
         self.logs = folder / "logs"
         values = {"python": str(make_stand_in(self.folder)), "stop_grace_s": LONG_S, **settings}
-        self.server = ManagedSglang(ManagedServer.model_validate(values), Target(model="/models/t"), self.logs, QUICK)
+        self.server = ManagedSglang(ManagedServer.model_validate(values), Target(model="/models/t"), self.logs, pace)
         settings = {"kind": "sglang", "managed": values, "unavailable_wait_s": LONG_S}
         self.engine = SglangEngine(SglangEngineSettings.model_validate(settings), MODEL, PACE, self.server)
 
@@ -353,6 +372,23 @@ def test_a_port_that_is_taken_is_named_and_who_listens_there_is_not_taken_for_th
         refused.value
     )
     assert not processes(managed.folder)
+
+
+def test_a_restart_waits_for_a_port_that_is_not_yet_let_go(tmp_path: Path) -> None:
+    managed = Managed(tmp_path, restarts=1, pace=replace(QUICK, before_restart_s=1.0))
+    held: list[socket.socket] = []
+
+    def kill_and_hold_the_port() -> None:
+        port = int(managed.server.endpoint.rpartition(":")[2])
+        os.kill(managed.process(), signal.SIGKILL)
+        held.append(until_bound(port))
+        threading.Timer(2.5, held[0].close).start()
+
+    prompts = prompt_frame(60)
+    generate(tmp_path, prompts, managed.engine, progress=once_underway(kill_and_hold_the_port))
+    check_whole(sealed_rows(tmp_path), prompts)
+    assert managed.server.restarts == 1 and held
+    managed.close()
 
 
 def test_the_resource_makes_an_engine_with_the_configured_server(tmp_path: Path, make_project: ProjectMaker) -> None:

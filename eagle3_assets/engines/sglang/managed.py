@@ -54,6 +54,8 @@ class Watchfulness:
     """The server itself gives a health check up after 20."""
     remind_every_s: float = 60.0
     """Between two log lines that say what is waited for."""
+    port_wait_s: float = 30.0
+    """A process that was killed keeps its port until the kernel has taken it down."""
 
 
 class _StoppedError(Exception):
@@ -215,7 +217,7 @@ class ManagedSglang:
     def _running(self, lock: int) -> Iterator["subprocess.Popen[bytes]"]:
         """The keeper with the server below it; at the end none of their processes is left."""
         self._port = self._port or _free_port()
-        self._require_free_port()
+        self._await_free_port()
         if self._log is None:
             self._log = self._directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{self._port}.log"
         command = self._command()
@@ -245,16 +247,27 @@ class ManagedSglang:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _require_free_port(self) -> None:
-        """Whoever else listens on the port would be taken for the server, which needs a while to find that out."""
+    def _await_free_port(self) -> None:
+        """Whoever else listens on the port would be taken for the server, which needs a while to find that out.
+
+        Where a server was up, what holds its port is most likely the rest of it: that is waited for. Its processes
+        cannot be, since they are no children of this one.
+        """
+        deadline = time.monotonic() + (self._pace.port_wait_s if self._up.is_set() else 0.0)
+        while (taken := self._port_is_taken()) is not None:
+            if time.monotonic() >= deadline:
+                raise _GoneError(f"cannot listen on port {self._port} (engine.managed.port): {taken}")
+            self._pause(self._pace.look_every_s)
+
+    def _port_is_taken(self) -> str | None:
+        """Why the server could not listen now; None if it could."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, self._port))
             except OSError as error:
-                raise _GoneError(
-                    f"cannot listen on port {self._port} (engine.managed.port): {error.strerror}"
-                ) from None
+                return error.strerror
+        return None
 
     def _command(self) -> list[str]:
         target, settings = self._target, self._settings
