@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -54,32 +55,35 @@ def write_jsonl(path: Path, rows: list[Any]) -> Path:
     return path
 
 
+def write_project(
+    folder: Path, rows: list[Any] | None = None, *, dataset: dict[str, Any] | None = None, **config: Any
+) -> Project:
+    """A small project in a folder. Keys given replace those of the usual small config."""
+    write_jsonl(folder / "prompts.jsonl", demo_rows("function_calling", 4) if rows is None else rows)
+    settings: dict[str, Any] = {
+        "target": {"model": "demo"},
+        "engine": {"batch_size": 8, "threads": 1, "logprob_share": 1.0},
+        "storage": {"root": "data"},
+        "trial_rows": 2,
+        "datasets": [
+            {
+                "name": "d",
+                "source": "prompts.jsonl",
+                "sampling": {"max_new_tokens": 160, "temperature": 0.0},
+                **(dataset or {}),
+            }
+        ],
+        **config,
+    }
+    path = folder / "eagle3.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return Project(load_config(path))
+
+
 @pytest.fixture
 def make_project(tmp_path: Path) -> ProjectMaker:
-    """Makes a project below the test's folder. Keys given replace those of the usual small config."""
-
-    def make(rows: list[Any] | None = None, *, dataset: dict[str, Any] | None = None, **config: Any) -> Project:
-        write_jsonl(tmp_path / "prompts.jsonl", demo_rows("function_calling", 4) if rows is None else rows)
-        settings: dict[str, Any] = {
-            "target": {"model": "demo"},
-            "engine": {"batch_size": 8, "threads": 1, "logprob_share": 1.0},
-            "storage": {"root": "data"},
-            "trial_rows": 2,
-            "datasets": [
-                {
-                    "name": "d",
-                    "source": "prompts.jsonl",
-                    "sampling": {"max_new_tokens": 160, "temperature": 0.0},
-                    **(dataset or {}),
-                }
-            ],
-            **config,
-        }
-        path = tmp_path / "eagle3.yaml"
-        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-        return Project(load_config(path))
-
-    return make
+    """Makes a project below the test's folder, as :func:`write_project` does."""
+    return partial(write_project, tmp_path)
 
 
 @pytest.fixture

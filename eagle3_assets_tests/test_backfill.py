@@ -1,24 +1,14 @@
 """A backfill as the UI launches it: webserver and daemon are real processes, everything goes through GraphQL."""
 
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from eagle3_assets.config import CONFIG_VARIABLE
-from eagle3_assets.running import INSTANCE_YAML
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
+from eagle3_assets_tests.served import Api, served
 
 ASSETS = (
     "prompts",
@@ -54,89 +44,10 @@ query ($asset: AssetKeyInput!, $check: String!) {
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def running(arguments: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
-    """A process in a group of its own, ended with all that it started."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-class Api:
-    """The webserver's GraphQL."""
-
-    def __init__(self, port: int) -> None:
-        self.base = f"http://127.0.0.1:{port}"
-
-    def __call__(self, query: str, **variables: Any) -> dict[str, Any]:
-        request = urllib.request.Request(  # noqa: S310 - a loopback address
-            f"{self.base}/graphql",
-            data=json.dumps({"query": query, "variables": variables}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-            answer = json.load(reply)
-        assert "errors" not in answer, answer["errors"]
-        return dict(answer["data"])
-
-    def wait_until_up(self, seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                self("{ version }")
-                return
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-
-
 @pytest.fixture
 def api(make_project: ProjectMaker, tmp_path: Path) -> Iterator[Api]:
     make_project(demo_rows("function_calling", 6), dataset={"shards": 2})
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text(INSTANCE_YAML, encoding="utf-8")
-    environment = {
-        **os.environ,
-        "DAGSTER_HOME": str(home),
-        CONFIG_VARIABLE: str(tmp_path / "eagle3.yaml"),
-        "OMP_NUM_THREADS": "1",
-    }
-    module = ["-m", "eagle3_assets.definitions"]
-    port = free_port()
-    with ExitStack() as stack:
-        stack.enter_context(
-            running(
-                ["dagster_webserver", "--host", "127.0.0.1", "--port", str(port), *module],
-                environment,
-                tmp_path / "web.log",
-            )
-        )
-        made = Api(port)
-        made.wait_until_up()
-        # Two processes that make a new instance at the same moment trip over each other's database.
-        stack.enter_context(running(["dagster._daemon", "run", *module], environment, tmp_path / "daemon.log"))
+    with served(tmp_path) as made:
         yield made
 
 

@@ -28,7 +28,7 @@ from eagle3_assets.tokens.strata import choose
 from eagle3_assets.tokens.verdict import Verdict
 
 SHOWN = 5
-LINE = 90
+LINE = 64
 IN_PLACE = 1_000
 """Dagster's UI shows Markdown shorter than this many characters in place and hides longer text behind a click."""
 

@@ -1,0 +1,151 @@
+"""The Dagster UI as a person uses it: materialize, backfill, read checks, follow a red one to its sample."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from eagle3_assets.partitions import shard_of
+from eagle3_assets_tests.conftest import demo_rows, write_project
+from eagle3_assets_tests.served import served
+from eagle3_assets_tests.ui.conftest import Watched
+
+pytestmark = pytest.mark.ui
+
+IN_TIME_MS = 180_000
+"""More than two runs of the embedded engine take on a busy machine."""
+SHARDS = ("calls-00of02", "calls-01of02")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A served project."""
+
+    base: str
+    folder: Path
+
+    def open(self, page: Page, path: str) -> None:
+        page.goto(self.base + path)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    rows = demo_rows("function_calling", 10)
+    rows += [twin(next(row for row in rows if shard_of(row["id"], 2) == shard), shard) for shard in (0, 1)]
+    band = {"length_band": {"median": [400, 600]}}
+    write_project(folder, rows, dataset={"name": "calls", "shards": 2, **band})
+    with served(folder) as api:
+        yield Site(api.base, folder)
+
+
+def twin(row: dict[str, Any], shard: int) -> dict[str, Any]:
+    """The same prompt under another id of the same shard, so that a law has something to show."""
+    names = (f"asked-twice-{number}" for number in count())
+    return {**row, "id": next(name for name in names if shard_of(name, 2) == shard)}
+
+
+def pick(page: Page, typed: str, partitions: int) -> None:
+    """Picks all partitions whose keys hold a text, in the dialog that launches runs."""
+    page.get_by_text("Select a partition or create one").click()
+    page.get_by_role("menu").get_by_role("textbox").or_(page.locator("input:focus")).first.fill(typed)
+    page.get_by_role("menuitem").filter(has_text=f"Select all ({partitions})").click()
+    page.get_by_text("Launch runs to materialize").click()  # closes the list
+
+
+def launch(page: Page, button: str) -> None:
+    """Launches, and waits until the server has heard of it."""
+    page.get_by_role("button", name=button).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_one_partition_of_an_asset_from_its_page(site: Site, watched: Watched) -> None:
+    page = watched.page
+    site.open(page, "/assets/prompts")
+    expect(page.get_by_text("Conversations of the source dataset, normalised")).to_be_visible()
+    expect(page.get_by_text("conversation, turn and sample index: unique in a dataset")).to_be_visible()
+    page.get_by_role("button", name="Materialize…").first.click()
+    pick(page, "trial", 1)
+    launch(page, "Launch 1 run")
+    # Its end is seen without a reload; what it made, on the asset's page.
+    site.open(page, "/runs")
+    expect(page.get_by_text("Success").first).to_be_visible(timeout=IN_TIME_MS)
+    site.open(page, "/assets/prompts?view=partitions&partition=calls-trial")
+    expect(page.get_by_role("cell", name="rows_with_tools")).to_be_visible()
+    assert not watched.errors
+
+
+@pytest.fixture(scope="module")
+def backfilled(site: Site, browser: object) -> Site:
+    """The site after a person had both shards of its dataset made."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})  # type: ignore[attr-defined]
+    page: Page = context.new_page()
+    site.open(page, "/asset-groups")
+    page.get_by_role("button", name="Materialize all…").first.click()
+    pick(page, "calls-0", 2)
+    expect(page.get_by_text("2 partitions")).to_be_visible()
+    launch(page, "Launch backfill")
+    site.open(page, "/runs?tab=backfills")
+    expect(page.get_by_text("2 partitions")).to_be_visible(timeout=IN_TIME_MS)
+    expect(page.get_by_text("Success").first).to_be_visible(timeout=IN_TIME_MS)
+    site.open(page, "/assets/training_samples?view=partitions")
+    expect(page.get_by_text("Materialized (2)")).to_be_visible(timeout=IN_TIME_MS)
+    context.close()
+    return site
+
+
+def test_previews_are_read_in_place(backfilled: Site, watched: Watched) -> None:
+    page = watched.page
+    backfilled.open(page, f"/assets/decoded_previews?view=partitions&partition={SHARDS[0]}")
+    expect(page.get_by_role("cell", name="preview_5")).to_be_visible()
+    # In place, structural tokens and all, and not behind a click.
+    expect(page.get_by_text("<|im_end|>").first).to_be_visible()
+    assert page.get_by_text("Show Markdown").count() == 0
+    table = page.get_by_role("table").first.bounding_box()
+    assert table is not None and table["x"] + table["width"] <= 1440, "previews run out of a laptop's screen"
+    assert not watched.errors
+
+
+def test_lengths_have_a_plot_and_a_verdict(backfilled: Site, watched: Watched) -> None:
+    page = watched.page
+    backfilled.open(page, f"/assets/length_statistics?view=partitions&partition={SHARDS[0]}")
+    plot = page.get_by_role("img", name="histogram")
+    expect(plot).to_be_visible()
+    assert plot.evaluate("image => image.complete && image.naturalWidth") > 100
+    expect(page.get_by_text(re.compile(r"median \d+ is outside 400-600"))).to_be_visible()
+    assert not watched.errors
+
+
+def test_from_a_warning_to_its_sample(backfilled: Site, watched: Watched) -> None:
+    page = watched.page
+    backfilled.open(page, "/assets/raw_generations?view=checks")
+    page.get_by_text("duplicates", exact=True).first.click()
+    page.screenshot(path=str(backfilled.folder / "duplicates.png"))
+    print(page.inner_text("body"))
+    command = page.get_by_text(re.compile("eagle3-assets decode")).first.inner_text()
+    print(command)
+    shown = subprocess.run(
+        [sys.executable, "-m", "eagle3_assets.cli", *shlex.split(command)[1:], "--config", str(backfilled.folder / "eagle3.yaml")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "<|im_end|>" in shown.stdout
+
+
+def test_a_check_has_a_history_per_partition(backfilled: Site, watched: Watched) -> None:
+    page = watched.page
+    backfilled.open(page, "/assets/raw_generations?view=checks&checkDetail=stop_token_last")
+    page.get_by_role("tab", name="Execution history").click()
+    for shard in SHARDS:
+        expect(page.get_by_text(shard).first).to_be_visible()
+    page.screenshot(path=str(backfilled.folder / "history.png"))
+    assert not watched.errors
