@@ -101,7 +101,11 @@ def test_cache_of_a_prompt_that_nobody_counted(context: Context) -> None:
         ({"tokenizer": None}, "tool_call_id", "the target's tokenizer is not at hand"),
         ({"tokenizer": None}, "tool_arguments_json", "the target's tokenizer is not at hand"),
         ({"tokenizer": None}, "tool_declared", "the target's tokenizer is not at hand"),
-        ({"declared_tools": None}, "tool_declared", "the prompts' tools are not at hand"),
+        (
+            {"declared_tools": None},
+            "tool_declared",
+            "no output of a sample whose tools are known has a whole tool call",
+        ),
         (
             {"declared_tools": {"stranger": ("f",)}},
             "tool_declared",
@@ -260,7 +264,7 @@ def test_nothing_to_compare_with(profile: TargetProfile) -> None:
     assert prompts["tokenizer_canary"].reason == "the target's tokenizer is not at hand"
     assert prompts["prompt_reproducible"].reason == "no prompt was rendered again"
     assert prompts["prompt_injection"].reason == "no prompt was rendered with inert text"
-    assert prompts["tools_rendered"].reason == "the declared tools are not at hand"
+    assert prompts["tools_rendered"].reason == "the target's tokenizer is not at hand"
     for law in ("text_agrees", "no_replacement_character", "retokenization_drift"):
         assert generations[law].reason == "the target's tokenizer is not at hand"
     assert prompts["prompts_accounted"].reason == "the prompts are not at hand"
@@ -307,7 +311,7 @@ def test_prompts_without_twin_or_tools(context: Context) -> None:
     others = frame.with_columns(pl.lit("x").alias("sample_id"))
     report = judge_prompts([frame], replace(context, inert_prompts=others, declared_tools={"x": ("a",)}))
     assert report["prompt_injection"].reason == "none of the prompts was rendered with inert text"
-    assert report["tools_rendered"].reason == "no prompt declares tools"
+    assert report["tools_rendered"].reason == "no prompt is known to declare tools"
     refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
     verdict = judge_prompts([frame], replace(context, inert_prompts=refused))["prompt_injection"]
     assert (verdict.status, verdict.judged, verdict.rows) == ("warned", 11, 12)

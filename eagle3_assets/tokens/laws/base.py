@@ -221,13 +221,6 @@ def needs_inert_prompts(context: Context) -> str | None:
     return None if context.inert_prompts is not None else "no prompt was rendered with inert text"
 
 
-def needs_declared_tools(context: Context) -> str | None:
-    """Condition of the law that looks for the tools in prompts."""
-    if context.declared_tools is None:
-        return "the declared tools are not at hand"
-    return needs_tokenizer(context)
-
-
 def needs_rerendered_prompts(context: Context) -> str | None:
     """Condition of the law that compares with prompts rendered again."""
     return None if context.rerendered_prompts is not None else "no prompt was rendered again"
