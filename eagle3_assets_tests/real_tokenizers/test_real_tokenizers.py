@@ -163,7 +163,8 @@ def test_built_in_ids_are_those_of_the_real_tokenizer(name: str, load: Callable[
     assert ours == {token: vocabulary.get(token) for token in ours}
     for text, ids in known.words.items():
         assert tokenizer.encode(text, add_special_tokens=False) == list(ids), text
-    assert broken_laws(tokenizer, known_profile(name), FAMILIES[name].samples) == set()
+    broken = broken_laws(tokenizer, known_profile(name), FAMILIES[name].samples)
+    assert broken == ({"tokenizer_canary"} if later else set())
     there = resolve_profile(tokenizer, name=name, vocab_size=known.vocab_size)
     if not later:
         assert known_profile(name) == there
