@@ -230,7 +230,7 @@ def strip(**facts: object) -> Callable[[TargetProfile], TargetProfile]:
         ),
         (
             strip(stop_ids=frozenset()),
-            ["stop_token_last", "nothing_after_stop", "not_stop_only"],
+            ["target_structure", "stop_token_last", "nothing_after_stop", "not_stop_only"],
             "no stop ids are known",
         ),
     ],

@@ -160,8 +160,9 @@ class PartitionLaw(Law):
 
     The facts are a frame with the columns ``sample_id``, ``status``, ``reason``, ``output_tokens`` (null without an
     output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order. Those of
-    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_hash`` and ``output_hash`` (64 bits
-    of the ids' sha256) besides, which are null where a row is not generated or lacks the value.
+    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_hash``, ``output_hash`` (64 bits of
+    the ids' sha256) and ``plain_end`` (last id of an output that holds no structural id of the target) besides, which
+    are null where a row is not generated or lacks the value.
     """
 
     judge: Callable[[pl.DataFrame, Context], PartitionJudgement]
