@@ -222,7 +222,7 @@ _GPT_OSS = KnownIds(
         "<|call|>": 200012,
         "<|endofprompt|>": 200018,
     },
-    words={"assistant": (173781,)},
+    words={"assistant": (173781,), "analysis": (35644,), "commentary": (12606, 815), "final": (17196,)},
     reserved={i: f"<|reserved_{i}|>" for i in range(200000, 200018)},
 )
 
