@@ -255,7 +255,7 @@ def test_profile_without_the_suffix_of_the_mode(context: Context) -> None:
     plain = replace(context, profile=replace(context.profile, suffixes=suffixes))
     off = kimi.prompts().filter(~pl.col("thinking"))
     verdict = judge_prompts([off], plain)["prompt_suffix"]
-    assert verdict.reason == "the profile describes no suffix for the prompts' thinking mode"
+    assert verdict.reason == "no row records its thinking mode, or the profile describes no suffix for that mode"
 
 
 def test_nothing_to_compare_with(profile: TargetProfile) -> None:
@@ -269,7 +269,7 @@ def test_nothing_to_compare_with(profile: TargetProfile) -> None:
         assert generations[law].reason == "the target's tokenizer is not at hand"
     assert prompts["prompts_accounted"].reason == "the prompts are not at hand"
     assert generations["prompt_as_generated"].reason == "the tokenized prompts are not at hand"
-    assert generations["length_band"].reason == "the dataset expects no lengths (length_band)"
+    assert generations["length_band"].reason == "no expected lengths are at hand (a dataset's length_band)"
     conservation = generations["conservation"]
     assert conservation.status == "passed"
     assert "missing rows cannot be noticed" in conservation.summary

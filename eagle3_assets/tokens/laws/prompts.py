@@ -324,7 +324,7 @@ PROMPT_SUFFIX = RowLaw(
     " with target.profile_overrides if the template is right.",
     judge=judge_prompt_suffix,
     columns=("prompt_ids", "thinking"),
-    nothing="the profile describes no suffix for the prompts' thinking mode",
+    nothing="no row records its thinking mode, or the profile describes no suffix for that mode",
     missing="its thinking mode is not recorded",
     unless=needs_suffixes,
 )
