@@ -254,15 +254,16 @@ def test_genuine_names_of_tools(name: str, context: Context) -> None:
     assert judge_prompts([frame], known)["tools_rendered"].status == "passed"
 
 
+@pytest.mark.parametrize("sample", ["answer", "thinking-off", "last"])
 @pytest.mark.parametrize("index", [0, 4, 8])
-def test_prompt_that_renders_differently(index: int, context: Context) -> None:
+def test_prompt_that_renders_differently(index: int, sample: str, context: Context) -> None:
     again = kimi.genuine()
-    again["last"]["prompt_ids"][index] = A
+    again[sample]["prompt_ids"][index] = A
     known = replace(context, rerendered_prompts=kimi.prompts(again), declared_tools=None)
     report = judge_prompts([kimi.prompts()], known)
     verdict = report["prompt_reproducible"]
     assert (verdict.status, verdict.refuses, verdict.violations) == ("failed", True, 1)
-    assert report.findings.select("sample_id", "index").rows() == [("last", index)]
+    assert report.findings.select("sample_id", "index").rows() == [(sample, index)]
     assert report.quarantined == frozenset()
 
 
