@@ -50,9 +50,9 @@ def audit_tables(audited: Audited) -> Iterator[Table | Text]:
         yield from _chats(audited.chats)
     if not counts["judged"]:
         return
-    yield _laws(audited)
     for finding in file_findings(audited)[:SHOWN]:
         yield Text(f"{finding['law']}: {visible(finding['detail'])}{_places(finding['lines'])}")
+    yield _laws(audited)
     yield from _worst(audited)
     yield from _context(audited)
 
