@@ -3,7 +3,7 @@
 What belongs here: finding that form, and giving it. Not here: the normal form (``dialogue``), rendering a partition.
 
 Most templates take arguments as an object: some go through its items (Qwen3-Coder, GLM), some print it as JSON and
-would print text in quotes a second time (Qwen2.5, Llama). DeepSeek's put text after text and fail on an object. And some
+would print text in quotes a second time (Qwen2.5, Llama). DeepSeek's put text after text and fail on an object. Some
 never look at ``tool_calls``: a history rendered by them would lose its calls, and nobody would know.
 """
 
