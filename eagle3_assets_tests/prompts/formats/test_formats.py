@@ -1,6 +1,8 @@
 """Every kind's usual rows, and the odd ones: each accepted rightly or refused by name."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,8 @@ import pytest
 from eagle3_assets.contract import PROMPTS
 from eagle3_assets.prompts.conversation import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import FORMAT_NAMES, LOOKED_AT, detect, read
+
+ROOT = Path(__file__).parent.parent.parent.parent
 
 WEATHER = {
     "type": "function",
@@ -510,3 +514,21 @@ def test_only_the_first_rows_are_looked_at() -> None:
     rows = iter([openai(USER)] * (LOOKED_AT + 5))
     assert detect(rows).counts == {"openai": LOOKED_AT}
     assert len(list(rows)) == 5
+
+
+EXAMPLES = re.findall(
+    r"### `(.*?)`\n.*?```json\n(.*?)```\n\nbecomes\n\n```json\n(.*?)```",
+    (ROOT / "docs" / "prompt-formats.md").read_text(encoding="utf-8"),
+    re.DOTALL,
+)
+
+
+def test_every_format_has_an_example_in_the_docs() -> None:
+    assert tuple(name for name, *_ in EXAMPLES) == FORMAT_NAMES
+
+
+@pytest.mark.parametrize(("name", "row", "becomes"), EXAMPLES, ids=[name for name, *_ in EXAMPLES])
+def test_an_example_of_the_docs_becomes_what_they_say(name: str, row: str, becomes: str) -> None:
+    found = read(name, json.loads(row))
+    assert {"messages": found.messages, "tools": found.tools} == {"tools": None, **json.loads(becomes)}
+    assert detect([json.loads(row)]).format == name
