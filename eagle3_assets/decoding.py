@@ -7,9 +7,10 @@ Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone t
 :func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, Protocol
@@ -56,6 +57,18 @@ class Piece:
 
     text: str
     kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token by itself. Not yet safe to show."""
+
+    id: int
+    kind: Kind
+    text: str
+    """Empty where it is but a part of a character that is not complete with it."""
+    part: bytes | None = None
+    """Its bytes where it is a part of characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,37 +128,35 @@ class Decoder:
     def rows(self, ids: Sequence[int]) -> Iterator[Piece]:
         """One line for each token, made safe: index, id, and its text or bytes as a Python literal."""
         index_width, id_width = len(str(len(ids))), max((len(str(i)) for i in ids), default=1)
+        for index, token in enumerate(self.tokens(ids)):
+            yield Piece(f"{index:>{index_width}}  {token.id:>{id_width}}  {_literal(token)}", token.kind)
+
+    def tokens(self, ids: Iterable[int]) -> Iterator[Token]:
+        """Each token by itself; characters that several tokens make up belong to the last of them."""
         pending = b""
-        for index, token_id in enumerate(ids):
-            kind = self._kind(token_id)
-            if kind == "unknown":
-                pending, literal = b"", _marked([token_id])
+        for token_id in ids:
+            token = self.token(token_id)
+            if token.part is None:
+                pending = b""
+                yield token
+                continue
+            try:
+                completed = (pending + token.part).decode()
+            except UnicodeDecodeError:
+                pending += token.part
+                yield token
             else:
-                pending, literal = self._literal(token_id, pending)
-            yield Piece(f"{index:>{index_width}}  {token_id:>{id_width}}  {literal}", kind)
+                yield replace(token, text=completed, part=token.part if pending else None)
+                pending = b""
 
-    def _literal(self, token_id: int, pending: bytes) -> tuple[bytes, str]:
-        """A token's text as a literal; of a part of a character its bytes, and with the last part the character.
-
-        Args:
-            token_id: a known id.
-            pending: bytes of the characters begun by the tokens before.
-
-        Returns:
-            The bytes still pending, and the literal.
-        """
+    def token(self, token_id: int) -> Token:
+        """One token, whatever stands before it."""
+        kind = self._kind(token_id)
+        if kind == "unknown":
+            return Token(token_id, kind, _marked([token_id]))
         text = self._decoded([token_id])
-        if "\ufffd" not in text:
-            return b"", repr(text)
-        spelled = str(self.tokenizer.convert_ids_to_tokens(token_id))
-        raw = _token_bytes(spelled)
-        if raw is None:
-            return b"", repr(text)
-        try:
-            completed = (pending + raw).decode()
-        except UnicodeDecodeError:
-            return pending + raw, repr(raw)
-        return b"", f"{raw!r} completes {completed!r}" if pending else repr(completed)
+        part = _token_bytes(str(self.tokenizer.convert_ids_to_tokens(token_id))) if "\ufffd" in text else None
+        return Token(token_id, kind, text if part is None else "", part)
 
     def _kind(self, token_id: int) -> Kind:
         if token_id not in self.known_ids:
@@ -194,6 +205,26 @@ def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt:
     yield from _body(sample.output_ids, decoder, ids_shown=ids)
 
 
+def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: bool = False) -> str:
+    """The same in one line of JSON for a program: texts as they are, everything but ASCII escaped.
+
+    ``sample_id``, ``tokens``, ``reasoning_end`` and ``text``; with ``ids`` also ``output_ids``; with ``prompt`` also
+    ``prompt``, and with both ``prompt_ids``, null where the prompt was not recorded.
+    """
+    known = sample.prompt_ids is not None
+    return json.dumps(
+        {
+            "sample_id": sample.sample_id,
+            "tokens": len(sample.output_ids),
+            "reasoning_end": decoder.reasoning_end(sample.output_ids),
+            "text": decoder.text(sample.output_ids),
+            **({"output_ids": list(sample.output_ids)} if ids else {}),
+            **({"prompt": decoder.text(sample.prompt_ids or ()) if known else None} if prompt else {}),
+            **({"prompt_ids": list(sample.prompt_ids or ()) if known else None} if prompt and ids else {}),
+        }
+    )
+
+
 def spread(lengths: Sequence[int], count: int) -> list[int]:
     """Positions at even quantiles of the lengths, the shortest and the longest among them, short to long.
 
@@ -214,6 +245,15 @@ def _body(ids: Sequence[int], decoder: Decoder, *, ids_shown: bool) -> Iterator[
         return
     yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(ids))
     yield Piece("\n", "text")
+
+
+def _literal(token: Token) -> str:
+    """A token's text as Python writes it; of a part of a character its bytes, and with the last part the character."""
+    if token.kind == "unknown":
+        return token.text
+    if token.part is None:
+        return repr(token.text)
+    return f"{token.part!r} completes {token.text!r}" if token.text else repr(token.part)
 
 
 def _marked(ids: Iterable[int]) -> str:
