@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.safe_text import visible
 
-Kind = Literal["text", "structural", "unknown", "heading"]
+Kind = Literal["text", "reasoning", "tools", "structural", "unknown", "heading"]
 
 # How byte-level BPE spells the bytes that are not printable, from GPT-2 on: the first free code points above 255.
 _PRINTABLE_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
@@ -125,6 +125,26 @@ class Decoder:
         whole = self.text(ids)
         return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
 
+    def output_pieces(self, ids: Sequence[int]) -> list[Piece]:
+        """The same of an output, its reasoning and its tool calls told apart from other text, as far as ids tell.
+
+        Reasoning is what stands before the end-of-reasoning id: where that is missing, only the prompt knows.
+        """
+        tools = self.profile.tools if self.profile else None
+        section: Kind = "reasoning" if self.reasoning_end(ids) >= 0 else "text"
+        pieces = []
+        for kind, run in groupby(ids, key=self._kind):
+            part = list(run)
+            text = _marked(part) if kind == "unknown" else self._decoded(part)
+            pieces.append(Piece(text, section if kind == "text" else kind))
+            for token_id in part if kind == "structural" else ():
+                if token_id == self.reasoning_end_id or (tools and token_id == tools.closing):
+                    section = "text"
+                elif tools and token_id == tools.opening and section == "text":
+                    section = "tools"
+        whole = self.text(ids)
+        return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
+
     def rows(self, ids: Sequence[int]) -> Iterator[Piece]:
         """One line for each token, made safe: index, id, and its text or bytes as a Python literal."""
         index_width, id_width = len(str(len(ids))), max((len(str(i)) for i in ids), default=1)
@@ -200,9 +220,9 @@ def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt:
             yield Piece("----- prompt: not recorded -----\n", "heading")
         else:
             yield Piece(f"----- prompt: tokens={len(sample.prompt_ids)} -----\n", "heading")
-            yield from _body(sample.prompt_ids, decoder, ids_shown=ids)
+            yield from _rows(sample.prompt_ids, decoder) if ids else _text(decoder.pieces(sample.prompt_ids))
         yield Piece("----- output -----\n", "heading")
-    yield from _body(sample.output_ids, decoder, ids_shown=ids)
+    yield from _rows(sample.output_ids, decoder) if ids else _text(decoder.output_pieces(sample.output_ids))
 
 
 def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: bool = False) -> str:
@@ -239,11 +259,12 @@ def spread(lengths: Sequence[int], count: int) -> list[int]:
     return [ordered[step * last // (count - 1)] for step in range(count)]
 
 
-def _body(ids: Sequence[int], decoder: Decoder, *, ids_shown: bool) -> Iterator[Piece]:
-    if ids_shown:
-        yield from (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
-        return
-    yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(ids))
+def _rows(ids: Sequence[int], decoder: Decoder) -> Iterator[Piece]:
+    return (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
+
+
+def _text(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    yield from (Piece(shown_text(piece.text), piece.kind) for piece in pieces)
     yield Piece("\n", "text")
 
 
