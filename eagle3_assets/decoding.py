@@ -7,9 +7,10 @@ Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone t
 :func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, Protocol
@@ -17,7 +18,7 @@ from typing import Any, Literal, Protocol
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.safe_text import visible
 
-Kind = Literal["text", "structural", "unknown", "heading"]
+Kind = Literal["text", "reasoning", "tools", "structural", "unknown", "heading"]
 
 # How byte-level BPE spells the bytes that are not printable, from GPT-2 on: the first free code points above 255.
 _PRINTABLE_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
@@ -56,6 +57,18 @@ class Piece:
 
     text: str
     kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token by itself. Not yet safe to show."""
+
+    id: int
+    kind: Kind
+    text: str
+    """Empty where it is but a part of a character that is not complete with it."""
+    part: bytes | None = None
+    """Its bytes where it is a part of characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +125,58 @@ class Decoder:
         whole = self.text(ids)
         return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
 
+    def output_pieces(self, ids: Sequence[int]) -> list[Piece]:
+        """The same of an output, its reasoning and its tool calls told apart from other text, as far as ids tell.
+
+        Reasoning is what stands before the end-of-reasoning id: where that is missing, only the prompt knows.
+        """
+        tools = self.profile.tools if self.profile else None
+        section: Kind = "reasoning" if self.reasoning_end(ids) >= 0 else "text"
+        pieces = []
+        for kind, run in groupby(ids, key=self._kind):
+            part = list(run)
+            text = _marked(part) if kind == "unknown" else self._decoded(part)
+            pieces.append(Piece(text, section if kind == "text" else kind))
+            for token_id in part if kind == "structural" else ():
+                if token_id == self.reasoning_end_id or (tools and token_id == tools.closing):
+                    section = "text"
+                elif tools and token_id == tools.opening and section == "text":
+                    section = "tools"
+        whole = self.text(ids)
+        return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
+
     def rows(self, ids: Sequence[int]) -> Iterator[Piece]:
         """One line for each token, made safe: index, id, and its text or bytes as a Python literal."""
         index_width, id_width = len(str(len(ids))), max((len(str(i)) for i in ids), default=1)
+        for index, token in enumerate(self.tokens(ids)):
+            yield Piece(f"{index:>{index_width}}  {token.id:>{id_width}}  {_literal(token)}", token.kind)
+
+    def tokens(self, ids: Iterable[int]) -> Iterator[Token]:
+        """Each token by itself; characters that several tokens make up belong to the last of them."""
         pending = b""
-        for index, token_id in enumerate(ids):
-            kind = self._kind(token_id)
-            if kind == "unknown":
-                pending, literal = b"", _marked([token_id])
+        for token_id in ids:
+            token = self.token(token_id)
+            if token.part is None:
+                pending = b""
+                yield token
+                continue
+            try:
+                completed = (pending + token.part).decode()
+            except UnicodeDecodeError:
+                pending += token.part
+                yield token
             else:
-                pending, literal = self._literal(token_id, pending)
-            yield Piece(f"{index:>{index_width}}  {token_id:>{id_width}}  {literal}", kind)
+                yield replace(token, text=completed, part=token.part if pending else None)
+                pending = b""
 
-    def _literal(self, token_id: int, pending: bytes) -> tuple[bytes, str]:
-        """A token's text as a literal; of a part of a character its bytes, and with the last part the character.
-
-        Args:
-            token_id: a known id.
-            pending: bytes of the characters begun by the tokens before.
-
-        Returns:
-            The bytes still pending, and the literal.
-        """
+    def token(self, token_id: int) -> Token:
+        """One token, whatever stands before it."""
+        kind = self._kind(token_id)
+        if kind == "unknown":
+            return Token(token_id, kind, _marked([token_id]))
         text = self._decoded([token_id])
-        if "\ufffd" not in text:
-            return b"", repr(text)
-        spelled = str(self.tokenizer.convert_ids_to_tokens(token_id))
-        raw = _token_bytes(spelled)
-        if raw is None:
-            return b"", repr(text)
-        try:
-            completed = (pending + raw).decode()
-        except UnicodeDecodeError:
-            return pending + raw, repr(raw)
-        return b"", f"{raw!r} completes {completed!r}" if pending else repr(completed)
+        part = _token_bytes(str(self.tokenizer.convert_ids_to_tokens(token_id))) if "\ufffd" in text else None
+        return Token(token_id, kind, text if part is None else "", part)
 
     def _kind(self, token_id: int) -> Kind:
         if token_id not in self.known_ids:
@@ -189,9 +220,29 @@ def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt:
             yield Piece("----- prompt: not recorded -----\n", "heading")
         else:
             yield Piece(f"----- prompt: tokens={len(sample.prompt_ids)} -----\n", "heading")
-            yield from _body(sample.prompt_ids, decoder, ids_shown=ids)
+            yield from _rows(sample.prompt_ids, decoder) if ids else _text(decoder.pieces(sample.prompt_ids))
         yield Piece("----- output -----\n", "heading")
-    yield from _body(sample.output_ids, decoder, ids_shown=ids)
+    yield from _rows(sample.output_ids, decoder) if ids else _text(decoder.output_pieces(sample.output_ids))
+
+
+def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: bool = False) -> str:
+    """The same in one line of JSON for a program: texts as they are, everything but ASCII escaped.
+
+    ``sample_id``, ``tokens``, ``reasoning_end`` and ``text``; with ``ids`` also ``output_ids``; with ``prompt`` also
+    ``prompt``, and with both ``prompt_ids``, null where the prompt was not recorded.
+    """
+    known = sample.prompt_ids is not None
+    return json.dumps(
+        {
+            "sample_id": sample.sample_id,
+            "tokens": len(sample.output_ids),
+            "reasoning_end": decoder.reasoning_end(sample.output_ids),
+            "text": decoder.text(sample.output_ids),
+            **({"output_ids": list(sample.output_ids)} if ids else {}),
+            **({"prompt": decoder.text(sample.prompt_ids or ()) if known else None} if prompt else {}),
+            **({"prompt_ids": list(sample.prompt_ids or ()) if known else None} if prompt and ids else {}),
+        }
+    )
 
 
 def spread(lengths: Sequence[int], count: int) -> list[int]:
@@ -208,12 +259,22 @@ def spread(lengths: Sequence[int], count: int) -> list[int]:
     return [ordered[step * last // (count - 1)] for step in range(count)]
 
 
-def _body(ids: Sequence[int], decoder: Decoder, *, ids_shown: bool) -> Iterator[Piece]:
-    if ids_shown:
-        yield from (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
-        return
-    yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(ids))
+def _rows(ids: Sequence[int], decoder: Decoder) -> Iterator[Piece]:
+    return (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
+
+
+def _text(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    yield from (Piece(shown_text(piece.text), piece.kind) for piece in pieces)
     yield Piece("\n", "text")
+
+
+def _literal(token: Token) -> str:
+    """A token's text as Python writes it; of a part of a character its bytes, and with the last part the character."""
+    if token.kind == "unknown":
+        return token.text
+    if token.part is None:
+        return repr(token.text)
+    return f"{token.part!r} completes {token.text!r}" if token.text else repr(token.part)
 
 
 def _marked(ids: Iterable[int]) -> str:

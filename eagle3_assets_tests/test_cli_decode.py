@@ -199,6 +199,28 @@ class TestFile:
         ]
         assert decode(place.file, "--ids").stdout.splitlines()[1:] == ["0   22931  'hello'", "1  999999  <id 999999>"]
 
+    def test_json_has_the_text_as_it_is(self, place: Place, decode: Callable[..., Result]) -> None:
+        place.write(Record("s", ids_of("\x1b[31m <b> \u202e"), 20, [kimi.IM_USER]), Record("t", [kimi.HELLO], 1))
+        first, second = (json.loads(line) for line in decode(place.file, "--json", "--prompt").stdout.splitlines())
+        assert first["text"] == "\x1b[31m <b> \u202e</think>hello<|im_end|>"
+        assert (first["sample_id"], first["tokens"], first["prompt"]) == (
+            "s",
+            len(ids_of("\x1b[31m <b> \u202e")),
+            "<|im_user|>",
+        )
+        assert second == {"sample_id": "t", "tokens": 1, "reasoning_end": -1, "text": "hello", "prompt": None}
+        assert "\\u001b" in decode(place.file, "--json").stdout
+        [with_ids] = (
+            json.loads(line) for line in decode(place.file, "--json", "--ids", "--id", "t").stdout.splitlines()
+        )
+        assert with_ids["output_ids"] == [kimi.HELLO]
+
+    def test_a_page_is_of_a_partition(self, place: Place, decode: Callable[..., Result]) -> None:
+        place.write(Record("t", [kimi.HELLO], 1))
+        result = decode(place.file, "--html", place.root / "page.html")
+        assert result.exit_code == 2
+        assert "--html shows a partition" in result.stderr
+
     @pytest.mark.parametrize("content", [b"", b"\n\n", b"nonsense\n" * 3])
     def test_nothing_to_decode_is_an_error(self, content: bytes, place: Place, decode: Callable[..., Result]) -> None:
         place.write(content)

@@ -1,5 +1,6 @@
 """The commands about partitions, as a person types them."""
 
+import json
 import logging
 import os
 import socket
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
 from eagle3_assets.cli.partitions import _bar, speed_text
+from eagle3_assets.config import load_config
 from eagle3_assets.engines.base import ServerLoad
 from eagle3_assets.generation.progress import Tracker
 from eagle3_assets.generation.sealed import scan_sealed
@@ -50,6 +52,19 @@ def test_materialize_then_everything_that_can_be_seen(make_project: ProjectMaker
     assert code == 0
     assert "reasoning" in out
     assert "d: median" in out
+    assert "\u2588" in out
+    assert "ended by stop 4; " in out
+    assert "\x1b" not in out
+    code, out, _ = invoke(tmp_path, "stats", "d", "--json")
+    said = json.loads(out)
+    assert (said["partition"], said["dataset"], said["statistics"][0]["samples"]) == ("d", "d", 4)
+    assert said["verdict"].endswith("no band is expected of d")
+    stored = Project(load_config(tmp_path / "eagle3.yaml")).layout.page("d").read_text(encoding="utf-8")
+    for command in ("stats", "decode"):
+        code, out, err = invoke(tmp_path, command, "d", "--html", str(tmp_path / "page.html"))
+        assert (code, out) == (0, "")
+        assert "4 samples of d" in err
+        assert (tmp_path / "page.html").read_text(encoding="utf-8") == stored
 
     code, out, _ = invoke(tmp_path, "datasets")
     assert code == 0

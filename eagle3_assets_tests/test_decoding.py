@@ -70,6 +70,24 @@ def test_no_id_disappears(decoder: Decoder) -> None:
     ]
 
 
+def test_reasoning_and_tool_calls_are_told_apart(decoder: Decoder) -> None:
+    assert decoder.profile and decoder.profile.tools
+    tools = decoder.profile.tools
+    x = encoded(decoder, "x")
+    ids = [*x, tools.opening, *x, kimi.END_THINK, *x, tools.opening, *x, tools.closing, *x, kimi.IM_END]
+    said = [piece.kind for piece in decoder.output_pieces(ids) if piece.text == "x"]
+    assert said == ["reasoning", "reasoning", "text", "tools", "text"]
+    assert [piece.kind for piece in decoder.output_pieces(x)] == ["text"]
+
+
+@given(st.text(max_size=30), st.lists(st.integers(0, 5), max_size=10))
+def test_output_pieces_are_the_whole_text(decoder: Decoder, text: str, between: list[int]) -> None:
+    ids = encoded(decoder, text)
+    for place in between:
+        ids.insert(place % (len(ids) + 1), (kimi.END_THINK, kimi.IM_END, 999_999)[place % 3])
+    assert "".join(piece.text for piece in decoder.output_pieces(ids)) == decoder.text(ids)
+
+
 def test_spaces_before_punctuation_stay(decoder: Decoder) -> None:
     text = "do n't stop , he said . "
     assert decoder.text(encoded(decoder, text)) == text

@@ -13,18 +13,14 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import DECODED_PREVIEWS
-from eagle3_assets.decoding import Decoder
-from eagle3_assets.frames import batches
-from eagle3_assets.generation.sealed import Sealed, scan_sealed
-from eagle3_assets.judging import judge_raw
+from eagle3_assets.generation.sealed import Sealed
+from eagle3_assets.inspecting import inspect_partition
+from eagle3_assets.pages.page import preview_page
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
-from eagle3_assets.target import LoadedTarget
-from eagle3_assets.tokens.anatomy import anatomy
-from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, has_output, output_facts
+from eagle3_assets.storage.files import write_page
 from eagle3_assets.tokens.laws.texts import DRIFT_KINDS
 from eagle3_assets.tokens.safe_text import markdown_block, markdown_code
-from eagle3_assets.tokens.strata import choose
 from eagle3_assets.tokens.verdict import Verdict
 
 SHOWN = 5
@@ -40,13 +36,14 @@ def build(project: Project) -> dg.AssetsDefinition:
         name="decoded_previews",
         description=(
             "A few dozen decoded outputs, structural tokens visible: over all lengths, and some of every odd kind."
+            " Five stand in the metadata, all of them in a page beside the file."
             " The text is the model's own and not to be trusted."
         ),
         group_name="inspection",
         kinds={"huggingface", "polars"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="1",
+        code_version="2",
         metadata=column_schema(DECODED_PREVIEWS),
     )
     @failing_clearly()
@@ -58,8 +55,10 @@ def build(project: Project) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()
-        report = judge_raw(project, partition, loaded, tokenized_prompts, raw_generations).report
-        previews = preview_rows(scan_sealed(raw_generations), loaded, report.findings)
+        inspection = inspect_partition(project, partition, loaded, tokenized_prompts, raw_generations)
+        page, place = preview_page(inspection, loaded), project.layout.page(partition.key)
+        write_page(page, place)
+        previews = inspection.previews
         shown = {
             f"preview_{number}": dg.MetadataValue.md(preview_markdown(row))
             for number, row in enumerate(previews.head(SHOWN).sort("completion_tokens").iter_rows(named=True), start=1)
@@ -69,7 +68,9 @@ def build(project: Project) -> dg.AssetsDefinition:
             metadata={
                 **shown,
                 **usual_metadata(len(previews), project.layout.asset_file("decoded_previews", partition.key)),
-                **drift_metadata(report["retokenization_drift"]),
+                "page": dg.MetadataValue.path(str(place)),
+                "page_bytes": len(page.encode()),
+                **drift_metadata(inspection.report["retokenization_drift"]),
                 "more": f"eagle3-assets decode {partition.key} --spread",
             },
             data_version=data_version(previews.select("sample_id", "stratum", "text").iter_rows()),
@@ -103,41 +104,6 @@ def drift_metadata(verdict: Verdict) -> dict[str, dg.MetadataValue]:
         ),
         "retokenization_drift_share": dg.MetadataValue.float(verdict.share),
     }
-
-
-def preview_rows(raw: pl.LazyFrame, target: LoadedTarget, findings: pl.DataFrame) -> pl.DataFrame:
-    """Chooses and decodes samples.
-
-    Args:
-        raw: ``contract.RAW_GENERATIONS``.
-        target: for its tokenizer and profile.
-        findings: ``contract.SAMPLE_FINDINGS`` of these generations.
-
-    Returns:
-        ``contract.DECODED_PREVIEWS``, those spread over the lengths first.
-    """
-    generated = raw.filter(has_output())
-    facts = output_facts(batches(generated.select(OUTPUT_COLUMNS)), target.profile)
-    chosen = choose(facts, findings)
-    rows = generated.filter(pl.col("sample_id").is_in(chosen["sample_id"].to_list())).collect()
-    sections = anatomy(rows, target.profile)
-    broken = findings.group_by("sample_id").agg(findings=pl.col("law").unique(maintain_order=True))
-    decoder = Decoder(target.tokenizer, target.profile)
-    texts = [decoder.text(ids) for ids in rows["output_ids"].to_list()]
-    described = rows.select(
-        "sample_id",
-        pl.Series("text", texts, dtype=pl.String),
-        sections["reasoning_end"],
-        pl.col("output_ids").list.len().cast(pl.Int32).alias("completion_tokens"),
-        "finish_type",
-        sections["spans"],
-    ).join(broken, on="sample_id", how="left")
-    return (
-        chosen.join(described, on="sample_id", how="left", maintain_order="left")
-        .with_columns(pl.col("findings").fill_null(pl.lit([], pl.List(pl.String))))
-        .select(DECODED_PREVIEWS.names())
-        .cast(DECODED_PREVIEWS)
-    )
 
 
 def preview_markdown(row: dict[str, object]) -> str:

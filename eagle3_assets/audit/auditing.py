@@ -7,17 +7,19 @@ What is kept of a file does not grow with its tokens: a few dozen bytes for each
 """
 
 from array import array
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from eagle3_assets.audit.chat_dumps import ChatDump
-from eagle3_assets.audit.sources import Part, read_parts
+from eagle3_assets.audit.sources import AuditError, Part, read_parts
 from eagle3_assets.interchange import Refusal
-from eagle3_assets.tokens.batch import GENERATED
+from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.judge import Judge
+from eagle3_assets.tokens.laws.partition import CONSERVATION
 from eagle3_assets.tokens.verdict import Report
 
 FINDINGS_KEPT = 10_000
@@ -35,7 +37,7 @@ class Audited:
     prompts: Report
     """The laws about prompts, over the rows that have one."""
     generations: Report
-    """The laws about outputs."""
+    """The laws about outputs. Of a file that is torn ``conservation`` is broken: rows of it are lost."""
     lines: "array[int]"
     """Each row's line, in the order in which the reports number rows."""
     places: pl.DataFrame
@@ -45,6 +47,8 @@ class Audited:
     refused: list[Refusal]
     """Lines that hold no row, the first of them."""
     refused_count: int
+    without_output: dict[str, int]
+    """Rows that say themselves that they have no output, by their state; no law about outputs sees them."""
     chats: ChatDump | None
     """What has been lost, where lines are chat completions."""
 
@@ -57,15 +61,18 @@ def audit_file(path: Path, context: Context) -> Audited:
         context: the target. Its limit for quarantined rows should be 0: nobody leaves rows of this file out.
 
     Raises:
-        AuditError: the file cannot be read to its end.
+        AuditError: the file cannot be read, or is torn before anything could be.
     """
     prompts = Judge("tokenized_prompts", context, keep=FINDINGS_KEPT)
     generations = Judge("raw_generations", context, keep=FINDINGS_KEPT)
     lines = array("q")
     refused: list[Refusal] = []
     refused_count = 0
+    without_output: Counter[str] = Counter()
+    torn: str | None = None
     chats = ChatDump(context)
     for part in read_parts(path):
+        torn = part.torn
         refused += part.refused[: max(0, REFUSED_NAMED - len(refused))]
         refused_count += len(part.refused)
         for number, line, turns in part.chats:
@@ -75,7 +82,10 @@ def audit_file(path: Path, context: Context) -> Audited:
         lines.extend(part.lines)
         prompts.add(_with_output(part))
         generations.add(part.frame)
-    judged = generations.report()
+        without_output.update(_states(part))
+    if torn is not None and not lines and not refused_count:
+        raise AuditError(f"{path}: {torn}")
+    judged = generations.report() if torn is None else _torn(generations.report(), torn)
     whole = [v.law.name for v in judged.verdicts if v.law.scope == "partition"]
     return Audited(
         path=path,
@@ -87,8 +97,34 @@ def audit_file(path: Path, context: Context) -> Audited:
         offenders=pl.concat([prompts.offenders, generations.offenders], how="diagonal_relaxed"),
         refused=refused,
         refused_count=refused_count,
+        without_output=dict(without_output),
         chats=chats if chats.lines else None,
     )
+
+
+def _torn(report: Report, reason: str) -> Report:
+    """The report of a file whose end is missing: whatever its rows say, they are not all of them."""
+    verdicts = [
+        replace(
+            verdict,
+            status="failed",
+            violations=verdict.violations + 1,
+            details=(reason, *(verdict.details if verdict.violations else ())),
+            refuses=True,
+        )
+        if verdict.law is CONSERVATION
+        else verdict
+        for verdict in report.verdicts
+    ]
+    return replace(report, verdicts=tuple(verdicts))
+
+
+def _states(part: Part) -> list[str]:
+    """What the rows without an output say of themselves."""
+    if "status" not in part.frame.columns:
+        return []
+    states = part.frame["status"].cast(pl.String).fill_null("no state").to_list()
+    return [state if state in (FAILED, REFUSED) else "another state" for state in states if state != GENERATED]
 
 
 def _with_output(part: Part) -> pl.DataFrame:

@@ -26,7 +26,8 @@ def audit_json(audited: Audited) -> Json:
     """The result of one file; further keys stand there only where there is something to say.
 
     ``laws[].reason`` says why a law was not judged, or what of it; ``cut_off`` how many entries are not in the lists
-    of that name; ``chat_completions`` what a dump of chat completions has lost.
+    of that name; ``without_output`` how many rows say themselves that they have none, by their state;
+    ``chat_completions`` what a dump of chat completions has lost.
     """
     verdicts, samples = law_verdicts(audited), sample_counts(audited)
     findings, named = _findings(audited), file_findings(audited)
@@ -46,13 +47,15 @@ def audit_json(audited: Audited) -> Json:
     }
     if any(cut_off.values()):
         result["cut_off"] = cut_off
+    if audited.without_output:
+        result["without_output"] = audited.without_output
     if audited.chats is not None:
         result["chat_completions"] = audited.chats.as_json()
     return result
 
 
 def unusable_json(path: Path, reason: str) -> Json:
-    """The result of a file that could not be read to its end: nothing is said of what was."""
+    """The result of a file of which nothing could be read."""
     return {
         "file": str(path),
         "samples": {"judged": 0, "passed": 0, "warned": 0, "failed": 0},

@@ -17,6 +17,7 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.identity import canonical_json
 from eagle3_assets.interchange import LineFaultError, check_ids, check_number, name_of, shown
 from eagle3_assets.strict_json import StrictJsonError
+from eagle3_assets.tokens.laws.counts import SERVER_PROMPT_IDS
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
 
 WideIds = pl.List(pl.Int64)
@@ -32,6 +33,7 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "matched_stop": pl.String,
     "finish_length": pl.Int64,
     "server_prompt_tokens": pl.Int64,
+    SERVER_PROMPT_IDS: WideIds,
     "cached_tokens": pl.Int64,
     "reasoning_tokens": pl.Int64,
     "output_logprobs": pl.List(pl.Float64),
@@ -86,6 +88,7 @@ def contract_row(line: Line) -> dict[str, Any]:
             "completion_tokens": _count("completion_tokens", meta, line, usage),
             **_finish(line, meta),
             "server_prompt_tokens": _count("prompt_tokens", meta, line, usage, also="server_prompt_tokens"),
+            SERVER_PROMPT_IDS: _server_prompt(line, meta),
             "cached_tokens": _count("cached_tokens", meta, line, _object("usage", usage.get("prompt_tokens_details"))),
             "reasoning_tokens": _count(
                 "reasoning_tokens", meta, line, _object("usage", usage.get("completion_tokens_details"))
@@ -136,6 +139,17 @@ def _ids(line: Line) -> tuple[list[int] | None, list[int]]:
         return None, output
     check_ids(prompt_key, line[prompt_key], _INT64)
     return line[prompt_key], output
+
+
+def _server_prompt(line: Line, meta: Line) -> list[int] | None:
+    """The prompt ids that the engine returned: ``prompt_token_ids``, where other keys say what was sent."""
+    named = ((SERVER_PROMPT_IDS, line), ("prompt_token_ids", meta), ("prompt_token_ids", line))
+    key, holder = next(((k, h) for k, h in named if h.get(k) is not None), (None, line))
+    if key is None or (holder is line and key in PROMPT_KEYS and line.get("prompt_ids") is None):
+        return None
+    check_ids(key, holder[key], _INT64)
+    ids: list[int] = holder[key]
+    return ids
 
 
 def _trainer_row(line: Line) -> tuple[list[int], list[int]]:

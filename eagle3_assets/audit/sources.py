@@ -63,13 +63,17 @@ class Part:
     refused: list[Refusal] = field(default_factory=list)
     chats: list[tuple[int, Json, list[Json]]] = field(default_factory=list)
     """Lines that are chat completions: number, object, the assistant's turns."""
+    torn: str | None = None
+    """Of the last part: where and why reading ended before the file did; None where all of it was read."""
 
 
 def read_parts(path: Path) -> Iterator[Part]:
     """Reads a file from beginning to end, in memory that does not grow with it.
 
+    Lines before a tear are whole, so they are read like any other; parquet is read whole or not at all.
+
     Raises:
-        AuditError: the file cannot be read, or not to its end.
+        AuditError: the file cannot be read, or, as parquet, not to its end.
     """
     try:
         with path.open("rb") as file:
@@ -81,8 +85,6 @@ def read_parts(path: Path) -> Iterator[Part]:
                 yield from _line_parts(_unpacked(file, start))
     except OSError as error:
         raise AuditError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (InterchangeError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise AuditError(f"{path}: is damaged: {error}") from None
 
 
 def _unpacked(file: BinaryIO, start: bytes) -> BinaryIO:
@@ -122,19 +124,24 @@ class _Unzstd(io.RawIOBase):
 
 
 def _line_parts(file: BinaryIO) -> Iterator[Part]:
-    gathered = _Gathered()
-    for number, _, line in numbered_lines(file):
-        if isinstance(line, TooLong):
-            gathered.refused.append(Refusal(number, None, f"is longer than {MAX_LINE_BYTES >> 20} MiB"))
-        elif line.removeprefix(BYTE_ORDER_MARK).strip():
-            try:
-                gathered.add(number, json_object(line))
-            except LineFaultError as fault:
-                gathered.refused.append(Refusal(number, fault.sample_id, str(fault)))
-        if gathered.full:
-            yield gathered.part()
-            gathered = _Gathered()
-    yield gathered.part()
+    gathered, number, torn = _Gathered(), 0, None
+    try:
+        for number, _, line in numbered_lines(file):
+            if isinstance(line, TooLong):
+                gathered.refused.append(Refusal(number, None, f"is longer than {MAX_LINE_BYTES >> 20} MiB"))
+            elif line.removeprefix(BYTE_ORDER_MARK).strip():
+                try:
+                    gathered.add(number, json_object(line))
+                except LineFaultError as fault:
+                    gathered.refused.append(Refusal(number, fault.sample_id, str(fault)))
+            if gathered.full:
+                yield gathered.part()
+                gathered = _Gathered()
+    except (InterchangeError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        torn = f"the file is damaged after line {number:,}, so that the rest cannot be read: {error}"
+    last = gathered.part()
+    last.torn = torn
+    yield last
 
 
 class _Gathered:

@@ -59,7 +59,8 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
                 judged = judge_raw(
                     project, partition, target.load(), tokenized_prompts, raw_generations, prompts=prompts
                 )
-                results = list(check_results(judged.report, scan_sealed(raw_generations), judged.context))
+                look = f"eagle3-assets decode {partition.key} --ids --id"
+                results = list(check_results(judged.report, scan_sealed(raw_generations), judged.context, look=look))
             yield from results
 
     return [prompt_laws, generation_laws]

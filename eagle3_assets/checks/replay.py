@@ -55,7 +55,10 @@ def build(project: Project) -> dg.AssetChecksDefinition:
                     project, partition, target.load(), engine.create(), raw_generations, samples=config.samples
                 )
                 judged = made.judged
-                results = list(check_results(judged.report, made.rows.lazy(), judged.context, _metadata(made)))
+                look = f"eagle3-assets decode {partition.key} --ids --id"
+                results = list(
+                    check_results(judged.report, made.rows.lazy(), judged.context, look=look, more=_metadata(made))
+                )
             yield from results
 
     return replay_laws

@@ -1,5 +1,6 @@
 """From a law to its check spec, from a verdict to its check result."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -40,7 +41,12 @@ def check_specs(
 
 
 def check_results(
-    report: Report, frame: pl.LazyFrame, context: Context, more: Mapping[str, Any] | None = None
+    report: Report,
+    frame: pl.LazyFrame,
+    context: Context,
+    *,
+    look: str | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> Iterator[dg.AssetCheckResult]:
     """One result for each verdict.
 
@@ -48,6 +54,7 @@ def check_results(
         report: of the frame.
         frame: the judged rows; those of the first offenders are read again.
         context: what they were judged against.
+        look: the command that shows a sample, up to the sample's id; it stands beside the first offender.
         more: metadata of each result besides the usual.
     """
     for verdict in report.verdicts:
@@ -63,7 +70,7 @@ def check_results(
             passed=verdict.status == "passed",
             severity=dg.AssetCheckSeverity.ERROR if verdict.severity == "ERROR" else dg.AssetCheckSeverity.WARN,
             description=markdown_text(visible(_said(verdict))),
-            metadata={**_metadata(verdict, evidence), **(more or {})},
+            metadata={**_metadata(verdict, evidence, look), **(more or {})},
         )
 
 
@@ -78,8 +85,7 @@ def _description(law: Law) -> str:
     return f"{law.definition} Effect: {law.effect}.{f' Judged on a sample of {SAMPLE_ROWS:,} rows.' if sampled else ''}"
 
 
-def _metadata(verdict: Verdict, evidence: Iterable[Evidence]) -> dict[str, Any]:
-    evidence = list(evidence)
+def _metadata(verdict: Verdict, evidence: list[Evidence], look: str | None) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "status": verdict.status,
         "effect": verdict.effect,
@@ -94,6 +100,8 @@ def _metadata(verdict: Verdict, evidence: Iterable[Evidence]) -> dict[str, Any]:
     if evidence:
         metadata["offenders"] = _table(evidence)
         metadata["in_context"] = dg.MetadataValue.md(evidence_markdown(evidence))
+        if look:
+            metadata["look"] = f"{look} {shlex.quote(visible(evidence[0].sample_id))}"
     return metadata
 
 

@@ -15,6 +15,7 @@ from eagle3_assets.audit.chat_dumps import LOSSES, UNFAITHFUL, ChatDump
 from eagle3_assets.audit.report import answer, file_findings, law_verdicts, sample_counts, worst_samples
 from eagle3_assets.cli.tables import MARKS
 from eagle3_assets.tokens.evidence import collect_evidence
+from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.safe_text import visible
 
 SHOWN = 5
@@ -41,17 +42,24 @@ def audit_tables(audited: Audited) -> Iterator[Table | Text]:
         f"{counts['judged']:,} samples judged: {counts['passed']:,} passed, {counts['warned']:,} with a warning,"
         f" {counts['failed']:,} failed; {audited.refused_count:,} lines refused"
     )
+    if audited.without_output:
+        states = ", ".join(f"{number:,} {state}" for state, number in audited.without_output.items())
+        yield Text(f"{counted(sum(audited.without_output.values()), 'row')} without an output not judged: {states}")
     yield from _refused(audited)
     if audited.chats is not None:
         yield from _chats(audited.chats)
     if not counts["judged"]:
         return
-    yield _laws(audited)
     for finding in file_findings(audited)[:SHOWN]:
-        where = f" (lines {', '.join(map(str, finding['lines']))})" if finding["lines"] else ""
-        yield Text(f"{finding['law']}: {visible(finding['detail'])}{where}")
+        yield Text(f"{finding['law']}: {visible(finding['detail'])}{_places(finding['lines'])}")
+    yield _laws(audited)
     yield from _worst(audited)
     yield from _context(audited)
+
+
+def _places(lines: list[int]) -> str:
+    named = ", ".join(map(str, lines))
+    return f" ({'line' if len(lines) == 1 else 'lines'} {named})" if lines else ""
 
 
 def _laws(audited: Audited) -> Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eagle3_assets.cli.page import HtmlOption, write_page_of
 from eagle3_assets.cli.terminal import OWN_PROCESS, WARNING, say, writer
 from eagle3_assets.cli.tokenizers import before_loading, vocab_size_beside
 
@@ -39,6 +40,10 @@ def decode(
     ] = None,
     ids: Annotated[bool, typer.Option("--ids", help="A row for each token: index, id, text.")] = False,
     prompt: Annotated[bool, typer.Option("--prompt", help="The prompt before the output.")] = False,
+    html: HtmlOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for each sample; docs/looking.md says what is in it.")
+    ] = False,
     tokenizer: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Tokenizer to decode with, instead of the target's in the config."),
@@ -59,18 +64,24 @@ def decode(
     Of a FILE the first -n samples are read and no more: what comes after them is not checked, and a line on stderr says
     so. With --spread or --id the whole file is read.
 
+    The page of --html shows the samples of decoded_previews, and those asked for by --id before them.
+
     Exit code 0: all that was read is fine. 1: lines of the FILE are broken or hold a sample again; each is named on
     stderr, and what can be decoded is shown. 2: nothing to show, or a sample asked for by --id is not there.
     """
     from eagle3_assets.config import load_config
-    from eagle3_assets.decoding import Decoder, sample_lines
+    from eagle3_assets.decoding import Decoder, sample_json, sample_lines
     from eagle3_assets.project import Project
     from eagle3_assets.sample_sources import Choice, FileSource, PartitionSource, SampleSource, SourceError
 
     if spread and sample_ids:
         raise SourceError("--spread and --id exclude each other")
+    if html and (spread or ids or prompt or as_json or tokenizer):
+        raise SourceError("--html goes with --id and --config alone: its page has ids and prompts of its own choice")
     project = cache(lambda: Project(load_config(config)))
     sealed = None if _names_file(source) else _sealed(project(), source)
+    if html and not sealed:
+        raise SourceError(f"{source}: --html shows a partition; for a file there is --json, and eagle3-assets audit")
     samples: SampleSource
     samples = PartitionSource(sealed, prompts=prompt) if sealed else FileSource(Path(source), report=say)
     own_process = ctx.obj == OWN_PROCESS
@@ -83,10 +94,16 @@ def decode(
         decoder = Decoder(target.tokenizer, target.profile)
         if sealed:
             _say_if_of_another_tokenizer(sealed, target)
+        if html:
+            write_page_of(project(), source, target, html, sample_ids or ())
+            return
     if decoder.reasoning_end_id is None and decoder.profile:
         say(f"the profile {decoder.profile.name} names no end of reasoning, so every sample says response@-1")
     write = writer(sys.stdout)
     for sample in samples.samples(Choice(count, spread, tuple(sample_ids or ()))):
+        if as_json:
+            typer.echo(sample_json(sample, decoder, ids=ids, prompt=prompt))
+            continue
         for piece in sample_lines(sample, decoder, ids=ids, prompt=prompt):
             write(piece)
     if samples.faults:

@@ -3,6 +3,7 @@
 What belongs here: ``materialize``, ``demo``, ``stats``, ``datasets``, ``ui``. Not here: running (``running``), tables.
 """
 
+import json
 import logging
 import os
 import socket
@@ -16,8 +17,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from eagle3_assets.cli.decode import decode
-from eagle3_assets.cli.terminal import ERROR, WARNING, console, say
+from eagle3_assets.cli.decode import decode, loaded_target
+from eagle3_assets.cli.page import HtmlOption, write_page_of
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,8 +104,17 @@ def demo(ctx: typer.Context) -> None:
         raise typer.Exit(1)
 
 
-def stats(partitions: PartitionArguments = None, every: AllOption = False, config: ConfigOption = None) -> None:
-    """Shows how long outputs are, in tokens: whole, reasoning, and what follows it.
+def stats(
+    ctx: typer.Context,
+    partitions: PartitionArguments = None,
+    every: AllOption = False,
+    html: HtmlOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for each partition; docs/looking.md says what is in it.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Shows how long outputs are, in tokens: whole, reasoning, and what follows it; and a histogram on a log axis.
 
     Exit code 2: length_statistics of a named partition is not there. With --all, those that are there are shown.
     """
@@ -111,13 +122,22 @@ def stats(partitions: PartitionArguments = None, every: AllOption = False, confi
 
     project = open_project(config)
     keys = chosen(project, partitions or [], every=every, trials=False)
+    if html:
+        if every or len(keys) > 1 or as_json:
+            raise typer.BadParameter("--html writes the page of one partition, and nothing else")
+        write_page_of(project, keys[0], loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS), html)
+        return
     made = [(key, frame) for key in keys if (frame := _statistics(project, key)) is not None]
     missing = sorted(set(keys) - {key for key, _ in made})
     if missing and not every:
         raise StorageError(
             f"no length_statistics of {', '.join(missing)}; materialize {'it' if len(missing) == 1 else 'them'} first"
         )
-    _show_lengths(project, made)
+    if as_json:
+        for key, frame in made:
+            typer.echo(_statistics_json(project, key, frame))
+    else:
+        _show_lengths(project, made, histograms=True)
     if missing:
         say(f"not made yet: {', '.join(missing)}")
 
@@ -265,11 +285,35 @@ def _statistics(project: "Project", key: str) -> "pl.DataFrame | None":
     return scan_parquet(path, asset="length_statistics").collect() if path.exists() else None
 
 
-def _show_lengths(project: "Project", made: "Sequence[tuple[str, pl.DataFrame]]") -> None:
-    from eagle3_assets.cli.tables import lengths_table
-    from eagle3_assets.tokens.lengths import length_verdict
+def _show_lengths(project: "Project", made: "Sequence[tuple[str, pl.DataFrame]]", *, histograms: bool = False) -> None:
+    from eagle3_assets.cli.tables import endings_text, histogram_table, lengths_table
 
     out = console()
     out.print(lengths_table(made))
     for key, frame in made:
-        out.print(f"{key}: {length_verdict(frame, project.partition(key).dataset.length_band)}", highlight=False)
+        out.print(f"{key}: {_verdict(project, key, frame)}", highlight=False)
+        output = frame.row(0, named=True)
+        if histograms and output["samples"]:
+            out.print(histogram_table(output))
+            out.print(f"  {endings_text(output)}\n", highlight=False, markup=False)
+
+
+def _verdict(project: "Project", key: str, frame: "pl.DataFrame") -> str:
+    from eagle3_assets.tokens.lengths import length_verdict
+
+    dataset = project.partition(key).dataset
+    return length_verdict(frame, dataset.length_band, dataset.name)
+
+
+def _statistics_json(project: "Project", key: str, frame: "pl.DataFrame") -> str:
+    """A partition's statistics in one line: ``partition``, ``dataset``, ``verdict``, ``expected``, ``statistics``."""
+    dataset = project.partition(key).dataset
+    return json.dumps(
+        {
+            "partition": key,
+            "dataset": dataset.name,
+            "verdict": _verdict(project, key, frame),
+            "expected": dataset.length_band.model_dump(mode="json"),
+            "statistics": frame.to_dicts(),
+        }
+    )

@@ -3,7 +3,8 @@
 What belongs here: rich tables of what others found out. Not here: finding it out, commands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 from rich.table import Table
@@ -12,6 +13,7 @@ from rich.text import Text
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.partitions import Partition
 from eagle3_assets.running import PartitionRun
+from eagle3_assets.tokens.lengths import merged
 from eagle3_assets.tokens.safe_text import excerpt, visible
 from eagle3_assets.tokens.verdict import Status
 
@@ -25,6 +27,8 @@ MARKS: dict[Status, Text] = {
     "not_judged": Text("n/j", style="dim"),
 }
 """How a law's status is shown."""
+
+MOST_BARS, BAR_CELLS = 20, 40
 
 
 def checks_table(runs: Sequence[PartitionRun]) -> Table:
@@ -87,8 +91,39 @@ def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]]) -> Table:
         table.add_section()
         for row in frame.iter_rows(named=True):
             whole = row["section"] == "output"
-            table.add_row(partition if whole else "", row["section"], *(_figure(row[c], c) for c in columns))
+            name = partition if row["turn"] is None else f"  turn {row['turn']}"
+            table.add_row(name if whole else "", row["section"], *(_figure(row[c], c) for c in columns))
     return table
+
+
+def histogram_table(row: Mapping[str, Any]) -> Table:
+    """Outputs by length, a bar for each bin; the bins of the median and of p95 are named."""
+    table = Table(box=None, show_header=False, padding=(0, 1))
+    table.add_column(justify="right", style="dim")
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column()
+    bins = merged(row["histogram"], MOST_BARS)
+    most = max((b["samples"] for b in bins), default=0)
+    for b in bins:
+        last = b["high"] - 1
+        span = f"{b['low']:,}" if last == b["low"] else f"{b['low']:,}-{last:,}"
+        marks = [f"{name} {row[name]:,}" for name in ("median", "p95") if b["low"] <= row[name] < b["high"]]
+        table.add_row(
+            span, f"{b['samples']:,}", Text("\u2588" * _bar(b["samples"], most), style="blue"), Text(", ".join(marks))
+        )
+    return table
+
+
+def endings_text(row: Mapping[str, Any]) -> str:
+    """How outputs ended and what they call, in a line: ``ended by stop 38, length 2; 65% call tools, 31 calls``."""
+    ended = ", ".join(f"{visible(f['finish_type'])} {f['samples']:,}" for f in row["finish_types"])
+    return f"ended by {ended}; {row['tool_call_share']:.0%} call tools, {row['tool_calls']:,} calls"
+
+
+def _bar(samples: int, most: int) -> int:
+    """Cells of a bar; what is there at all has one."""
+    return max(1, round(samples / most * BAR_CELLS)) if samples else 0
 
 
 def _figure(value: float | None, column: str) -> str:

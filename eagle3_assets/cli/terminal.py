@@ -27,7 +27,7 @@ INTERRUPTED = 130
 """128 + SIGINT."""
 
 ERROR, WARNING = "red", "yellow"
-_STYLES = {"heading": "bold", "structural": "cyan", "unknown": "bold red"}
+_STYLES = {"heading": "bold", "reasoning": "yellow", "tools": "green", "structural": "cyan", "unknown": "bold red"}
 
 
 class Commands(TyperGroup):

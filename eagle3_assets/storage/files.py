@@ -1,4 +1,4 @@
-"""Parquet files that are there whole or not at all.
+"""Parquet files and pages that are there whole or not at all.
 
 What belongs here: writing one file safely and saying what went wrong. Not here: which file (``layout``), Dagster.
 """
@@ -10,7 +10,7 @@ import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS, SCHEMAS
-from eagle3_assets.files import ZSTD_LEVEL, local_path, publish
+from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
 
@@ -39,8 +39,27 @@ def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
         # polars wraps what the disk says into a ComputeError, whose text alone tells it from a fault in the query.
         if isinstance(error, pl.exceptions.ComputeError) and "os error" not in str(error):
             raise
-        said = getattr(error, "strerror", None) or str(error)
-        raise StorageError(f"{path}: cannot be written: {said}; what was there before is unchanged") from error
+        raise _not_written(path, error) from error
+
+
+def write_page(page: str, path: UPath) -> None:
+    """Writes a page as UTF-8, whole or not at all.
+
+    Raises:
+        StorageError: as of :func:`write_parquet`.
+    """
+    place = local_path(path)
+    try:
+        if place is not None:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, page)
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: UPath, error: Exception) -> StorageError:
+    said = getattr(error, "strerror", None) or str(error)
+    return StorageError(f"{path}: cannot be written: {said}; what was there before is unchanged")
 
 
 def scan_parquet(path: UPath, *, asset: str) -> pl.LazyFrame:

@@ -3,6 +3,7 @@
 What belongs here: paths. Not here: reading or writing them.
 
     <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
+    <root>/decoded_previews/<partition>.html        the page to look at, beside the parquet
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
     <root>/.journals/<partition>/                   what is being generated (elsewhere if the root is remote)
     <root>/.servers/                                logs of managed servers (likewise)
@@ -31,6 +32,10 @@ class Layout:
     def asset_file(self, asset: str, partition: str) -> UPath:
         """The parquet file of a partition of any asset but ``raw_generations``."""
         return self.root / asset / f"{partition}.parquet"
+
+    def page(self, partition: str) -> UPath:
+        """The page of a partition that a person opens."""
+        return self.root / "decoded_previews" / f"{partition}.html"
 
     def generations(self, partition: str) -> UPath:
         """The directory of a partition's sealed generations."""

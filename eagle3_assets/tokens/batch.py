@@ -12,6 +12,7 @@ from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.sampling_record import read_samplings
 from eagle3_assets.tokens.tool_calls import Call, whole_calls
+from eagle3_assets.tokens.tool_names import read_tool_names
 
 STOPPED = ("stop", "tool_calls")
 """Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
@@ -107,6 +108,24 @@ class Batch:
         return whole_calls(self.output, self.output_marks, self.context.profile, tokenizer)
 
     @cached_property
+    def declared_tools(self) -> list[tuple[str, ...] | None]:
+        """Names of the tools that each row's prompt declares, None where that is not known.
+
+        The context's word where it has one, else the row's own column ``tools``.
+        """
+        known = self.context.declared_tools
+        if known is not None:
+            return [known.get(sample) for sample in self.sample_ids]
+        return [None if names is None else tuple(names) for names in self._recorded_tools["names"].to_list()]
+
+    @cached_property
+    def tool_faults(self) -> list[str | None]:
+        """Why what a row says of its tools names none; None where it does, or where it says nothing."""
+        if self.context.declared_tools is not None:
+            return [None] * len(self)
+        return self._recorded_tools["fault"].to_list()
+
+    @cached_property
     def output_texts(self) -> list[str | None]:
         """The outputs decoded, structural tokens in them; see :meth:`Codec.texts`. All None without a tokenizer."""
         codec = self.context.codec
@@ -165,6 +184,10 @@ class Batch:
         start = self.context.profile.reasoning_start
         by_output: Mask = self.output.first == (NO_ID - 1 if start is None else start)
         return self.prompt_opened_reasoning | by_output
+
+    @cached_property
+    def _recorded_tools(self) -> pl.DataFrame:
+        return read_tool_names(self.column("tools", pl.String))
 
     @property
     def _special_ids(self) -> frozenset[int]:

@@ -6,7 +6,7 @@ Facts are those of the targets' public tokenizers and chat templates; copies of 
 
 # ruff: noqa: RUF001 - DeepSeek writes its tokens with a wide bar.
 
-from eagle3_assets.tokens.profile_spec import ProfileSpec, ToolTokens
+from eagle3_assets.tokens.profile_spec import MessageTokens, ProfileSpec, ToolTokens
 
 _KIMI_TURN = "<|im_assistant|>assistant<|im_middle|>"
 
@@ -167,6 +167,19 @@ GPT_OSS = ProfileSpec(
     stop=("<|return|>", "<|call|>"),
     suffixes={"thinking": "<|start|>assistant", "no_thinking": "<|start|>assistant"},
     reasoning_channel="analysis",
+    messages=MessageTokens(
+        begin="<|start|>",
+        role="assistant",
+        channel="<|channel|>",
+        format="<|constrain|>",
+        body="<|message|>",
+        ends={
+            "<|end|>": ("analysis", "commentary"),
+            "<|return|>": ("final",),
+            # Built-in tools are called from within the reasoning.
+            "<|call|>": ("commentary", "analysis"),
+        },
+    ),
     bos="<|startoftext|>",
     eos="<|return|>",
     pad="<|endoftext|>",

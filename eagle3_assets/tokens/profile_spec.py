@@ -28,6 +28,26 @@ class ToolTokens(BaseModel):
     """Whether the arguments are JSON by themselves, not within other text such as a fence."""
 
 
+class MessageTokens(BaseModel):
+    """Markup of outputs that are made of messages, each ``role? channel name (format)? body text? end``.
+
+    The first message has its beginning and role in the prompt. The name of its channel begins the text after `channel`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    begin: str
+    """Begins every message but the first."""
+    role: str
+    """Text that follows it: whose message the target may write."""
+    channel: str
+    format: str | None = None
+    """May stand between the channel's name and the body."""
+    body: str
+    ends: dict[str, tuple[str, ...]]
+    """Tokens that end a message, each with the names of the channels whose messages it may end."""
+
+
 class ProfileSpec(BaseModel):
     """A family of targets, described by token names and texts: data, good for any tokenizer that has the names."""
 
@@ -49,6 +69,9 @@ class ProfileSpec(BaseModel):
         description="Channel that holds reasoning, where no pair of tokens does; laws of reasoning do not read it.",
     )
     tools: ToolTokens | None = None
+    messages: MessageTokens | None = Field(
+        None, description="Markup of outputs made of messages; `ends` says which channels each end is for."
+    )
     prompt_only: tuple[str, ...] = Field((), description="Role and turn tokens which the target itself never writes.")
     bos: str | None = None
     eos: str | None = None

@@ -26,7 +26,13 @@ _NAMES = pl.Categorical()
 """For columns with a few names over and over: four bytes in each row."""
 
 _GENERATION_FACTS = pl.Schema(
-    [("weight_version", _NAMES), ("endpoint", _NAMES), ("prompt_hash", pl.UInt64()), ("output_hash", pl.UInt64())]
+    [
+        ("weight_version", _NAMES),
+        ("endpoint", _NAMES),
+        ("prompt_hash", pl.UInt64()),
+        ("output_hash", pl.UInt64()),
+        ("plain_end", pl.Int32()),
+    ]
 )
 
 
@@ -69,14 +75,27 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
             "endpoint": batch.column("endpoint", pl.String),
             "prompt_hash": _short_hashes(batch.prompt_digests),
             "output_hash": _short_hashes(batch.output_digests),
+            "plain_end": _plain_ends(batch),
         }
     )
     with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
     return values.select(  # in one go: each query has a price of its own
         pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint")),
         pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
-        pl.when(with_output).then("output_hash").alias("output_hash"),
+        pl.when(with_output).then(pl.col("output_hash", "plain_end")),
     ).to_dict()
+
+
+def _plain_ends(batch: Batch) -> pl.Series:
+    """The last id of each output that holds no structure, null for others: markup, or a stop id where outputs end."""
+    profile, marks = batch.context.profile, batch.output_marks
+    named = {i for i in (profile.bos, profile.pad, profile.unk) if i is not None} | profile.media_ids
+    stops = batch.context.all_stop_ids
+    at_end = marks.index == batch.output.lengths[marks.row] - 1
+    own = np.where(np.isin(marks.id, list(stops)), at_end, ~np.isin(marks.id, list(named)))
+    plain = pl.Series(marks.where(own).count() == 0)
+    last = pl.Series(batch.output.last).cast(pl.Int32, strict=False)
+    return pl.select(pl.when(plain).then(last)).to_series()
 
 
 def _short_hashes(digests: list[bytes]) -> pl.Series:

@@ -90,6 +90,12 @@ def test_every_asset_is_made_and_every_law_has_a_result(
     assert set(statuses(made)) == {law.name for law in LAWS} | {"source_rows_accounted"}
     for asset, schema in ASSETS.items():
         assert frame(project, asset).schema == schema, asset
+    page = project.layout.page("d").read_text(encoding="utf-8")
+    assert "4 of 4 outputs" in page
+    event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))
+    assert event and event.asset_materialization
+    assert event.asset_materialization.metadata["page"].value == str(project.layout.page("d"))
+    assert event.asset_materialization.metadata["page_bytes"].value == len(page.encode())
     rows = raw(project)
     assert rows.schema == RAW_GENERATIONS
     assert rows["status"].to_list() == ["generated"] * 4

@@ -11,9 +11,9 @@ import zstandard
 from typer.testing import CliRunner
 
 from eagle3_assets.audit import auditing, report
-from eagle3_assets.cli import app
+from eagle3_assets.cli import app, audit_tables
 from eagle3_assets.tokens.laws import LAWS
-from eagle3_assets_tests.audit.conftest import Audit, Line, errors, genuine_lines, jsonl, reply, write
+from eagle3_assets_tests.audit.conftest import Audit, Line, errors, genuine_lines, jsonl, reply, without_remarks, write
 from eagle3_assets_tests.tokens import kimi
 
 A, B, C = kimi.letters("abc")
@@ -179,14 +179,68 @@ def test_an_id_outside_the_vocabulary_is_judged_as_it_is(token: int, tmp_path: P
     assert by_name(result)["ids_in_vocabulary"]["examples"][0]["index"] == 1
 
 
-def test_a_truncated_packed_file_cannot_be_used(tmp_path: Path, audit: Audit) -> None:
-    lines = [reply(str(number), GOOD) for number in range(2_000)]
-    for suffix in ("gz", "zst"):
-        path = write(tmp_path / f"o.jsonl.{suffix}", *lines)
-        path.write_bytes(path.read_bytes()[:-20])
-        answered = audit(path)
-        assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged"), suffix
-        assert "is damaged" in answered.stderr
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+@pytest.mark.parametrize("broken", [None, 0])
+def test_of_a_torn_packed_file_what_can_be_read_is_judged(
+    suffix: str, broken: int | None, tmp_path: Path, audit: Audit
+) -> None:
+    lines = [reply(str(number), [*kimi.letters(f"{number * 7919}"), *GOOD]) for number in range(4_000)]
+    if broken is not None:
+        lines[broken] = reply("bad", BROKEN)
+    path = write(tmp_path / f"o.jsonl.{suffix}", *lines)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * 2 // 3])
+    answered = audit(path)
+    judged = answered.only["samples"]["judged"]
+    assert 0 < judged < len(lines)
+    assert (answered.exit_code, answered.only["verdict"], answered.only["refused"]) == (1, "fail", [])
+    assert answered.only["findings"] == ({} if broken is None else {"bad": {"stop_token_last": "error"}})
+    [finding] = [f for f in answered.only["file_findings"] if f["law"] == "conservation"]
+    assert finding["effect"] == "refuse"
+    assert finding["detail"].startswith(f"The file is damaged after line {judged:,}, so that the rest cannot be read: ")
+    assert by_name(answered.only)["conservation"]["violations"] == 1
+    shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"])
+    assert shown.exit_code == 1
+    assert f"conservation: The file is damaged after line {judged:,}" in shown.stdout
+
+
+def test_a_checksum_that_does_not_hold_is_damage_too(tmp_path: Path, audit: Audit) -> None:
+    path = write(tmp_path / "o.jsonl.gz", *genuine_lines())
+    data = bytearray(path.read_bytes())
+    data[-8] ^= 1
+    path.write_bytes(data)
+    answered = audit(path)
+    assert (answered.exit_code, answered.only["samples"]["judged"]) == (1, len(genuine_lines()))
+    assert "CRC" in answered.only["file_findings"][0]["detail"]
+
+
+def test_rows_without_an_output_are_counted_by_their_state(tmp_path: Path, audit: Audit) -> None:
+    frame = kimi.generations(without_remarks())
+    without = frame.head(4).with_columns(
+        pl.Series("sample_id", ["w", "x", "y", "z"]),
+        pl.Series("status", ["failed", "refused_prompt", "refused_prompt", "odd\x1b"]),
+        pl.lit(None, frame["output_ids"].dtype).alias("output_ids"),
+    )
+    path = tmp_path / "own.parquet"
+    pl.concat([frame, without]).write_parquet(path)
+    answered = audit(path)
+    assert answered.only["without_output"] == {"failed": 1, "refused_prompt": 2, "another state": 1}
+    assert answered.only["samples"]["judged"] == len(frame)
+    shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"])
+    assert "4 rows without an output not judged: 1 failed, 2 refused_prompt, 1 another state" in shown.stdout
+    frame.write_parquet(path)
+    assert "without_output" not in audit(path).only
+
+
+@pytest.mark.parametrize(("lines", "said"), [([7], " (line 7)"), ([2, 9], " (lines 2, 9)"), ([], "")])
+def test_lines_are_counted_as_people_do(lines: list[int], said: str) -> None:
+    assert audit_tables._places(lines) == said
+
+
+def test_why_laws_are_not_judged_is_true_of_a_file(tmp_path: Path, audit: Audit) -> None:
+    laws = by_name(audit(write(tmp_path / "o.jsonl", reply("s", GOOD))).only)
+    assert laws["prompt_suffix"]["reason"].startswith("no row records its thinking mode")
+    assert laws["length_band"]["reason"] == "no expected lengths are at hand (a dataset's length_band)"
 
 
 def test_zstandard_files_of_several_frames_are_read_whole(tmp_path: Path, audit: Audit) -> None:

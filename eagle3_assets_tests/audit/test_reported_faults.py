@@ -110,3 +110,49 @@ def test_11_a_sample_id_twice_names_both_lines(suffix: str, tmp_path: Path, audi
     assert finding["lines"] == [2, len(good) + 2]
     assert good[1]["sample_id"] in finding["detail"]
     assert answered.exit_code == 1
+
+
+def test_prompt_ids_of_the_server_that_are_not_those_sent(tmp_path: Path, audit: Audit) -> None:
+    def returned(sample: str, prompt: list[int], **meta: Any) -> dict[str, Any]:
+        return reply(sample, [A, END, B, STOP], meta=meta, prompt_token_ids=prompt)
+
+    lines = [returned(f"g{n}", T) for n in range(9)]
+    for place in (0, 4, 8):
+        for index in (0, 4, len(T) - 1):
+            changed = [C if at == index else token for at, token in enumerate(T)]
+            broken = [*lines[:place], returned("s", changed), *lines[place:]]
+            result = audit(write(tmp_path / "o.jsonl", *broken)).only
+            assert result["findings"] == {"s": {"server_saw_prompt": "error"}}
+            told = next(law for law in result["laws"] if law["name"] == "server_saw_prompt")
+            assert told["judged"] == 10
+            assert told["examples"][0]["detail"].endswith(f"not those sent, from index {index} on")
+    inside = audit(write(tmp_path / "o.jsonl", *lines, reply("s", [A, END, B, STOP], meta={"prompt_token_ids": T[1:]})))
+    assert errors(inside.only, "s") == {"server_saw_prompt"}
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+@pytest.mark.parametrize("echoed", [1, 5, len(T)])
+def test_1_an_echo_of_any_length_in_one_of_many(echoed: int, place: int, tmp_path: Path, audit: Audit) -> None:
+    good = genuine_lines()[:7]
+    row = reply("s", [*T[-echoed:], A, B, END, C, STOP], meta={"completion_tokens": 5})
+    result = audit(write(tmp_path / "o.jsonl", *good[:place], row, *good[place:])).only
+    assert errors(result, "s") >= {"no_prompt_echo", "completion_count"}
+    assert set(result["findings"]) == {"s"}
+    told = next(law for law in result["laws"] if law["name"] == "no_prompt_echo")
+    assert (told["violations"], told["examples"][0]["line"]) == (1, place + 1)
+    assert f"the prompt's last {echoed} ids" in told["examples"][0]["detail"]
+
+
+def test_a_cap_that_nobody_sent_is_told_from_one_that_was(tmp_path: Path, audit: Audit) -> None:
+    def cut(number: int, cap: int | None) -> dict[str, Any]:
+        output = [END, *range(20_000 + number * 200, 20_127 + number * 200)]
+        sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+        sent = sampling | ({} if cap is None else {"max_new_tokens": cap})
+        finish = {"finish_reason": {"type": "length", "length": 128}}
+        return reply(str(number), output, meta=finish, sampling_params=sent)
+
+    unsent = audit(write(tmp_path / "o.jsonl", *(cut(n, None) for n in range(4)))).only
+    assert all(errors(unsent, str(n)) == {"sampling_recorded"} for n in range(4))
+    sent = audit(write(tmp_path / "o.jsonl", *(cut(n, 4096) for n in range(4)))).only
+    [told] = [f["detail"] for f in sent["file_findings"] if f["law"] == "cut_off_share"]
+    assert told.startswith("Every cut-off output has 128 tokens, SGLang's default")

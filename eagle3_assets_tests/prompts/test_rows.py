@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers  # noqa: TID253 - tests need not load fast
 
 from eagle3_assets.config import Dataset
 from eagle3_assets.contract import PROMPTS
 from eagle3_assets.partitions import dataset_partitions
+from eagle3_assets.prompts.render import tokenize_rows
 from eagle3_assets.prompts.rows import PromptSourceError, read_partition
+from eagle3_assets_tests.conftest import DEMO
 
 
 def chat(identifier: Any, text: str = "hello", **more: Any) -> dict[str, Any]:
@@ -53,7 +56,7 @@ BAD: list[tuple[bytes, str]] = [
     (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "is a part of type 'image_url'"),
     (b'{"messages": [{"role": "system", "content": "x"}]}', "no user message"),
     (b'{"messages": [{"role": "assistant", "content": "x"}]}', "no user message"),
-    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]}', "`tools[0]` must be"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"description": "f"}]}', "`tools[0]` must be"),
     (b'{"id": true, "messages": [{"role": "user", "content": "x"}]}', "`id` must be a string or a whole number"),
     (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is line 1's already"),
     (b"[" * 5000, "nested too deeply"),
@@ -103,12 +106,35 @@ def test_nulls_are_absent_and_a_final_answer_is_generated_anew(tmp_path: Path) -
         {"role": "user", "content": "x"},
         {
             "role": "assistant",
-            "tool_calls": [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            "content": "",
+            "tool_calls": [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": {}}}],
         },
         {"role": "tool", "content": "result", "tool_call_id": "functions.f:0"},
     ]
     assert found.rows["tools"][0] is None
     assert found.rows["turn"][0] == 3
+
+
+# Like Kimi's: what is not there is nothing, what is null would be the word None.
+THINKING_TEMPLATE = (
+    "{%- for m in messages -%}<|im_user|>{{ m.role }}<|im_middle|>"
+    "{%- if m.role == 'assistant' -%}<think>{{ m.get('reasoning_content', '') }}</think>{%- endif -%}"
+    "{{ m.get('content', '') }}<|im_end|>{%- endfor -%}"
+)
+
+
+@pytest.mark.parametrize("nulls", [{}, {"reasoning_content": None}, {"reasoning": None, "content": None}])
+def test_no_null_reaches_a_template_as_the_word_none(nulls: dict[str, Any], tmp_path: Path) -> None:
+    call = {"id": "functions.f:0", "function": {"name": "f", "arguments": "{}"}}
+    turn = {"role": "assistant", "content": "", "tool_calls": [call]} | nulls
+    result = {"role": "tool", "content": "cold", "tool_call_id": call["id"]}
+    row = {"id": "a", "messages": [{"role": "user", "content": "x", "name": None}, turn, result]}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO / "model")
+    made = tokenize_rows(tokenizer, read(source(tmp_path, row)).rows, thinking=True, chat_template=THINKING_TEMPLATE)
+    assert tokenizer.decode(made["prompt_ids"][0].to_list(), skip_special_tokens=False) == (
+        "<|im_user|>user<|im_middle|>x<|im_end|><|im_user|>assistant<|im_middle|><think></think><|im_end|>"
+        "<|im_user|>tool<|im_middle|>cold<|im_end|>"
+    )
 
 
 def test_the_first_field_with_a_value_counts(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from eagle3_assets.prompts.render import rendered_modes
 from eagle3_assets.target import load_tokenizer
+from eagle3_assets.tokens.known_ids import KNOWN_IDS, known_profile
 from eagle3_assets.tokens.profile import ProfileError, resolve_profile
 from eagle3_assets_tests.tokens.families import FAMILIES, Family
 from eagle3_assets_tests.tokens.judging import broken_laws, judged_laws
@@ -147,6 +148,33 @@ def test_a_real_tokenizer_has_the_profile_and_genuine_samples_pass(name: str, lo
     assert (list(profile.suffixes["thinking"]), list(profile.suffixes["no_thinking"])) == real.suffixes
     assert "tokenizer_canary" in judged_laws(tokenizer, profile, family.samples)
     assert broken_laws(tokenizer, profile, family.samples) == set()
+
+
+RENAMED_SINCE = {"llama3": {"<|finetune_right_pad_id|>", "<|eom_id|>", "<|python_tag|>"}}
+"""Tokens of later members of a family: in the package, which has the names of the first one, they are reserved."""
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_built_in_ids_are_those_of_the_real_tokenizer(name: str, load: Callable[[str], Any]) -> None:
+    known, tokenizer, later = KNOWN_IDS[name], load(name), RENAMED_SINCE.get(name, set())
+    assert known.vocab_size == REAL[name].vocab_size
+    vocabulary = tokenizer.get_vocab()
+    ours = {token: i for token, i in known.get_vocab().items() if token in known.tokens and token not in later}
+    assert ours == {token: vocabulary.get(token) for token in ours}
+    for text, ids in known.words.items():
+        assert tokenizer.encode(text, add_special_tokens=False) == list(ids), text
+    broken = broken_laws(tokenizer, known_profile(name), FAMILIES[name].samples)
+    assert broken == ({"tokenizer_canary"} if later else set())
+    there = resolve_profile(tokenizer, name=name, vocab_size=known.vocab_size)
+    if not later:
+        assert known_profile(name) == there
+        return
+    unused = {known.tokens[token] for token in later}
+    assert unused <= there.reserved_ids
+    built_in = known_profile(name)
+    assert built_in.reserved_ids | unused == there.reserved_ids
+    like_ours = replace(there, reserved_ids=built_in.reserved_ids, pad=built_in.pad, tokens=built_in.tokens)
+    assert built_in == like_ours
 
 
 def test_a_deepseek_tokenizer_without_reasoning_is_no_known_target(packages: Path) -> None:

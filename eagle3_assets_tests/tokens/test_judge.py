@@ -258,7 +258,7 @@ def test_prompt_gone_from_tokenized_prompts(context: Context) -> None:
 
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
-    assert len(set(names)) == len(names) == 42
+    assert len(set(names)) == len(names) == 44
     for law in LAWS:
         texts = (law.definition, law.meaning, law.remedy)
         assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name

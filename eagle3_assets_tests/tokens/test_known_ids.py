@@ -15,6 +15,17 @@ def test_kimi_is_the_profile_of_its_tokenizer(profile: TargetProfile, tokenizer:
     assert KNOWN_IDS["kimi"].decode([kimi.THINK, kimi.END_THINK]) == "<think></think>"
 
 
+def test_kimis_before_k2_5_have_fewer_tokens() -> None:
+    newest, thinking, first = (known_profile(name) for name in ("kimi", "kimi-k2-thinking", "kimi-k2"))
+    assert (thinking.reasoning_start, thinking.reasoning_end) == (kimi.THINK, kimi.END_THINK)
+    assert first.reasoning_start is None
+    assert {kimi.THINK, kimi.END_THINK} <= first.reserved_ids
+    assert thinking.reserved_ids - newest.reserved_ids == newest.media_ids
+    for known in (thinking, first):
+        assert (known.stop_ids, known.tools) == (newest.stop_ids, newest.tools)
+        assert known.suffixes["thinking"] == tuple(kimi.SUFFIX[:-1])
+
+
 def test_qwen3_has_the_ids_that_its_tokenizer_gives() -> None:
     known = known_profile("qwen3")
     assert known.vocab_size == 151_936

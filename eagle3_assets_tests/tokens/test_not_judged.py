@@ -101,7 +101,11 @@ def test_cache_of_a_prompt_that_nobody_counted(context: Context) -> None:
         ({"tokenizer": None}, "tool_call_id", "the target's tokenizer is not at hand"),
         ({"tokenizer": None}, "tool_arguments_json", "the target's tokenizer is not at hand"),
         ({"tokenizer": None}, "tool_declared", "the target's tokenizer is not at hand"),
-        ({"declared_tools": None}, "tool_declared", "the prompts' tools are not at hand"),
+        (
+            {"declared_tools": None},
+            "tool_declared",
+            "no output of a sample whose tools are known has a whole tool call",
+        ),
         (
             {"declared_tools": {"stranger": ("f",)}},
             "tool_declared",
@@ -226,7 +230,7 @@ def strip(**facts: object) -> Callable[[TargetProfile], TargetProfile]:
         ),
         (
             strip(stop_ids=frozenset()),
-            ["stop_token_last", "nothing_after_stop", "not_stop_only"],
+            ["target_structure", "stop_token_last", "nothing_after_stop", "not_stop_only"],
             "no stop ids are known",
         ),
     ],
@@ -251,7 +255,7 @@ def test_profile_without_the_suffix_of_the_mode(context: Context) -> None:
     plain = replace(context, profile=replace(context.profile, suffixes=suffixes))
     off = kimi.prompts().filter(~pl.col("thinking"))
     verdict = judge_prompts([off], plain)["prompt_suffix"]
-    assert verdict.reason == "the profile describes no suffix for the prompts' thinking mode"
+    assert verdict.reason == "no row records its thinking mode, or the profile describes no suffix for that mode"
 
 
 def test_nothing_to_compare_with(profile: TargetProfile) -> None:
@@ -260,12 +264,12 @@ def test_nothing_to_compare_with(profile: TargetProfile) -> None:
     assert prompts["tokenizer_canary"].reason == "the target's tokenizer is not at hand"
     assert prompts["prompt_reproducible"].reason == "no prompt was rendered again"
     assert prompts["prompt_injection"].reason == "no prompt was rendered with inert text"
-    assert prompts["tools_rendered"].reason == "the declared tools are not at hand"
+    assert prompts["tools_rendered"].reason == "the target's tokenizer is not at hand"
     for law in ("text_agrees", "no_replacement_character", "retokenization_drift"):
         assert generations[law].reason == "the target's tokenizer is not at hand"
     assert prompts["prompts_accounted"].reason == "the prompts are not at hand"
     assert generations["prompt_as_generated"].reason == "the tokenized prompts are not at hand"
-    assert generations["length_band"].reason == "the dataset expects no lengths (length_band)"
+    assert generations["length_band"].reason == "no expected lengths are at hand (a dataset's length_band)"
     conservation = generations["conservation"]
     assert conservation.status == "passed"
     assert "missing rows cannot be noticed" in conservation.summary
@@ -307,7 +311,7 @@ def test_prompts_without_twin_or_tools(context: Context) -> None:
     others = frame.with_columns(pl.lit("x").alias("sample_id"))
     report = judge_prompts([frame], replace(context, inert_prompts=others, declared_tools={"x": ("a",)}))
     assert report["prompt_injection"].reason == "none of the prompts was rendered with inert text"
-    assert report["tools_rendered"].reason == "no prompt declares tools"
+    assert report["tools_rendered"].reason == "no prompt is known to declare tools"
     refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
     verdict = judge_prompts([frame], replace(context, inert_prompts=refused))["prompt_injection"]
     assert (verdict.status, verdict.judged, verdict.rows) == ("warned", 11, 12)

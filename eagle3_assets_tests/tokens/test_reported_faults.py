@@ -207,6 +207,19 @@ def test_call_ids_of_another_form(head: str, judge: Judge) -> None:
     assert set(warnings(report)) == {"tool_call_id"}
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_newline_in_the_id_of_one_of_adjacent_calls(place: int, judge: Judge) -> None:
+    heads = [f"functions.get_weather:{number}" for number in range(3)]
+    heads[place] = f"\n{heads[place]}"
+    calls = [i for head in heads for i in tool_call(head, "{}")[2:-1]]
+    output = [END, kimi.SECTION_BEGIN, *calls, kimi.SECTION_END, STOP]
+    report = judge(sample(output, len(output)))
+    assert errors(report) == {}
+    assert "tool_call_id" in warnings(report)
+    assert set(warnings(report)) <= {"tool_call_id", "tool_order"}
+    assert heads[place].strip() in warnings(report)["tool_call_id"]
+
+
 def test_a_counter_that_never_ends_is_another_form(judge: Judge) -> None:
     calls = [i for _ in range(2) for i in tool_call(f"functions.get_weather:{'1' * 5000}", "{}")[2:-1]]
     output = [END, kimi.SECTION_BEGIN, *calls, kimi.SECTION_END, STOP]

@@ -11,12 +11,15 @@ def facts(count: int) -> pl.DataFrame:
     rows = [
         {
             "sample_id": f"s{i}",
+            "turn": 1,
             "output": 10 * i + 1,
             "reasoning": 0,
             "answer": 0,
             "reasoning_end": -1 if i % 10 == 3 else i,
+            "finish_type": "length" if i % 20 == 7 else "stop",
             "cut_off": i % 20 == 7,
             "tool_call": i % 2 == 0,
+            "tool_calls": i % 7 if i % 2 == 0 else 0,
         }
         for i in range(count)
     ]
@@ -45,7 +48,8 @@ def test_lengths_are_covered_and_every_odd_kind_is_there() -> None:
     assert chosen["sample_id"].to_list()[:7] == ["s0", "s10", "s25", "s50", "s74", "s89", "s99"]
     assert by_stratum["breaks stop_token_last"] == ["s41"]
     assert sorted(by_stratum["breaks no_prompt_echo"]) == ["s43", "s44"]
-    for kind in ("cut off", "tool call", "no tool call", "no end of reasoning"):
+    assert {facts(100)["tool_calls"][int(s[1:])] for s in by_stratum["most tool calls"]} == {6}
+    for kind in ("cut off", "most tool calls", "tool call", "no tool call", "no end of reasoning"):
         assert len(by_stratum[kind]) == PER_KIND, kind
     assert chosen["sample_id"].is_unique().all()
     assert len(chosen) < 40
@@ -54,6 +58,17 @@ def test_lengths_are_covered_and_every_odd_kind_is_there() -> None:
 def test_the_same_data_in_another_order_gives_the_same_choice() -> None:
     rows, found = facts(60), findings(("s5", "tool_grammar"))
     assert choose(rows, found).equals(choose(rows.sample(fraction=1.0, shuffle=True, seed=3), found))
+
+
+def test_the_longest_section_is_the_longest_or_is_shown_already() -> None:
+    rows = facts(50).with_columns(
+        reasoning=pl.int_range(50, dtype=pl.Int32), answer=50 - pl.int_range(50, dtype=pl.Int32)
+    )
+    strata = dict(choose(rows, findings()).iter_rows())
+    assert strata["s49"] == "longest"  # has the longest reasoning, too
+    assert "longest reasoning" not in strata.values()
+    rows = rows.with_columns(answer=pl.when(pl.col("sample_id") == "s30").then(900).otherwise("answer").cast(pl.Int32))
+    assert dict(choose(rows, findings()).iter_rows())["s30"] == "longest answer"
 
 
 def test_few_and_no_samples() -> None:

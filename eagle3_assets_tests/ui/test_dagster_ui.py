@@ -1,5 +1,6 @@
 """The Dagster UI as a person uses it: materialize, backfill, read checks, follow a red one to its sample."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from eagle3_assets.partitions import shard_of
 from eagle3_assets_tests.conftest import demo_rows, write_project
 from eagle3_assets_tests.served import served
-from eagle3_assets_tests.ui.conftest import Watched
 
 pytestmark = pytest.mark.ui
 
+SIZE: ViewportSize = {"width": 1440, "height": 1000}
 IN_TIME_MS = 180_000
 """More than two runs of the embedded engine take on a busy machine."""
+PICTURES = "EAGLE3_PICTURES"
+OURS = re.compile(r"http://127\.0\.0\.1:|data:|blob:")
 SHARDS = ("calls-00of02", "calls-01of02")
 
 
@@ -47,6 +50,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(api.base, folder)
 
 
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page on which nothing goes wrong, and which asks nobody but the webserver."""
+    opened = browser.new_page(viewport=SIZE)
+    complaints: list[str] = []
+    opened.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda asked: complaints.append(asked.url) if not OURS.match(asked.url) else None)
+    yield opened
+    assert complaints == []
+    opened.close()
+
+
 def twin(row: dict[str, Any], shard: int) -> dict[str, Any]:
     """The same prompt under another id of the same shard, so that a law has something to show."""
     names = (f"asked-twice-{number}" for number in count())
@@ -61,14 +77,19 @@ def pick(page: Page, typed: str, partitions: int) -> None:
     page.get_by_text("Launch runs to materialize").click()  # closes the list
 
 
+def picture(page: Page, name: str) -> None:
+    """A picture for the docs, where the variable says to which folder."""
+    if folder := os.environ.get(PICTURES):
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
 def launch(page: Page, button: str) -> None:
     """Launches, and waits until the server has heard of it."""
     page.get_by_role("button", name=button).click()
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_one_partition_of_an_asset_from_its_page(site: Site, watched: Watched) -> None:
-    page = watched.page
+def test_one_partition_of_an_asset_from_its_page(site: Site, page: Page) -> None:
     site.open(page, "/assets/prompts")
     expect(page.get_by_text("Conversations of the source dataset, normalised")).to_be_visible()
     expect(page.get_by_text("conversation, turn and sample index: unique in a dataset")).to_be_visible()
@@ -80,14 +101,12 @@ def test_one_partition_of_an_asset_from_its_page(site: Site, watched: Watched) -
     expect(page.get_by_text("Success").first).to_be_visible(timeout=IN_TIME_MS)
     site.open(page, "/assets/prompts?view=partitions&partition=calls-trial")
     expect(page.get_by_role("cell", name="rows_with_tools")).to_be_visible()
-    assert not watched.errors
 
 
 @pytest.fixture(scope="module")
-def backfilled(site: Site, browser: object) -> Site:
+def backfilled(site: Site, browser: Browser) -> Site:
     """The site after a person had both shards of its dataset made."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1000})  # type: ignore[attr-defined]
-    page: Page = context.new_page()
+    page = browser.new_page(viewport=SIZE)
     site.open(page, "/asset-groups")
     page.get_by_role("button", name="Materialize all…").first.click()
     pick(page, "calls-0", 2)
@@ -98,54 +117,48 @@ def backfilled(site: Site, browser: object) -> Site:
     expect(page.get_by_text("Success").first).to_be_visible(timeout=IN_TIME_MS)
     site.open(page, "/assets/training_samples?view=partitions")
     expect(page.get_by_text("Materialized (2)")).to_be_visible(timeout=IN_TIME_MS)
-    context.close()
+    page.close()
     return site
 
 
-def test_previews_are_read_in_place(backfilled: Site, watched: Watched) -> None:
-    page = watched.page
+def test_previews_are_read_in_place(backfilled: Site, page: Page) -> None:
     backfilled.open(page, f"/assets/decoded_previews?view=partitions&partition={SHARDS[0]}")
     expect(page.get_by_role("cell", name="preview_5")).to_be_visible()
     # In place, structural tokens and all, and not behind a click.
     expect(page.get_by_text("<|im_end|>").first).to_be_visible()
     assert page.get_by_text("Show Markdown").count() == 0
+    picture(page, "previews")
     table = page.get_by_role("table").first.bounding_box()
     assert table is not None and table["x"] + table["width"] <= 1440, "previews run out of a laptop's screen"
-    assert not watched.errors
 
 
-def test_lengths_have_a_plot_and_a_verdict(backfilled: Site, watched: Watched) -> None:
-    page = watched.page
+def test_lengths_have_a_plot_and_a_verdict(backfilled: Site, page: Page) -> None:
     backfilled.open(page, f"/assets/length_statistics?view=partitions&partition={SHARDS[0]}")
     plot = page.get_by_role("img", name="histogram")
     expect(plot).to_be_visible()
     assert plot.evaluate("image => image.complete && image.naturalWidth") > 100
     expect(page.get_by_text(re.compile(r"median \d+ is outside 400-600"))).to_be_visible()
-    assert not watched.errors
 
 
-def test_from_a_warning_to_its_sample(backfilled: Site, watched: Watched) -> None:
-    page = watched.page
+def test_from_a_warning_to_its_sample_in_one_command(backfilled: Site, page: Page) -> None:
     backfilled.open(page, "/assets/raw_generations?view=checks")
     page.get_by_text("duplicates", exact=True).first.click()
-    page.screenshot(path=str(backfilled.folder / "duplicates.png"))
-    print(page.inner_text("body"))
-    command = page.get_by_text(re.compile("eagle3-assets decode")).first.inner_text()
-    print(command)
+    expect(page.get_by_text("1 prompt equal to an earlier one")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="sample_id")).to_be_visible()
+    picture(page, "check")
+    page.get_by_text("Show Markdown").click()
+    expect(page.get_by_role("dialog").get_by_text("<|im_end|>").first).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    command = page.get_by_text(re.compile("eagle3-assets decode .* --id asked-twice-")).inner_text()
+    arguments = [*shlex.split(command)[1:], "--config", str(backfilled.folder / "eagle3.yaml")]
     shown = subprocess.run(
-        [sys.executable, "-m", "eagle3_assets.cli", *shlex.split(command)[1:], "--config", str(backfilled.folder / "eagle3.yaml")],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-m", "eagle3_assets.cli", *arguments], capture_output=True, text=True, check=True
     )
-    assert "<|im_end|>" in shown.stdout
+    assert "asked-twice-" in shown.stdout and "<|im_end|>" in shown.stdout
 
 
-def test_a_check_has_a_history_per_partition(backfilled: Site, watched: Watched) -> None:
-    page = watched.page
+def test_a_check_has_a_history_per_partition(backfilled: Site, page: Page) -> None:
     backfilled.open(page, "/assets/raw_generations?view=checks&checkDetail=stop_token_last")
     page.get_by_role("tab", name="Execution history").click()
     for shard in SHARDS:
         expect(page.get_by_text(shard).first).to_be_visible()
-    page.screenshot(path=str(backfilled.folder / "history.png"))
-    assert not watched.errors

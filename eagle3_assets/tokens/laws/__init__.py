@@ -9,6 +9,7 @@ from eagle3_assets.tokens.laws import (
     counts,
     duplicates,
     endings,
+    messages,
     one_target,
     partition,
     prompts,
@@ -17,6 +18,7 @@ from eagle3_assets.tokens.laws import (
     repetition,
     replay,
     special_ids,
+    structure,
     texts,
     tool_texts,
     tools,
@@ -34,6 +36,7 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.PROMPT_INJECTION,  # before the next: it says where such ids come from
     special_ids.PROMPT_WELL_FORMED,
     prompts.TOOLS_RENDERED,
+    structure.TARGET_STRUCTURE,  # before all about outputs: of another target's ids they say little
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
     counts.PROMPT_AS_GENERATED,
     counts.SERVER_SAW_PROMPT,
@@ -51,6 +54,7 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     reasoning.REASONING_CLOSED,
     reasoning.REASONING_NOT_REOPENED,
     reasoning.REASONING_OFF,
+    messages.MESSAGE_GRAMMAR,
     tools.TOOL_GRAMMAR,
     tool_texts.TOOL_CALL_ID,
     tool_texts.TOOL_ARGUMENTS_JSON,

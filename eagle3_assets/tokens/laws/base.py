@@ -160,8 +160,9 @@ class PartitionLaw(Law):
 
     The facts are a frame with the columns ``sample_id``, ``status``, ``reason``, ``output_tokens`` (null without an
     output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order. Those of
-    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_hash`` and ``output_hash`` (64 bits
-    of the ids' sha256) besides, which are null where a row is not generated or lacks the value.
+    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_hash``, ``output_hash`` (64 bits of
+    the ids' sha256) and ``plain_end`` (last id of an output that holds no structural id of the target) besides, which
+    are null where a row is not generated or lacks the value.
     """
 
     judge: Callable[[pl.DataFrame, Context], PartitionJudgement]
@@ -219,13 +220,6 @@ def needs_source_sample_ids(context: Context) -> str | None:
 def needs_inert_prompts(context: Context) -> str | None:
     """Condition of the law that compares with prompts of inert text."""
     return None if context.inert_prompts is not None else "no prompt was rendered with inert text"
-
-
-def needs_declared_tools(context: Context) -> str | None:
-    """Condition of the law that looks for the tools in prompts."""
-    if context.declared_tools is None:
-        return "the declared tools are not at hand"
-    return needs_tokenizer(context)
 
 
 def needs_rerendered_prompts(context: Context) -> str | None:

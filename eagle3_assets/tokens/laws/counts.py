@@ -4,11 +4,14 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import NO_ID
+from eagle3_assets.tokens.columns import NO_ID, TokenColumn
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_current_prompts
 
 REASONING_TOKENS = "reasoning_tokens"
 """A column that some sources have beside the contract's: output ids that the engine counted as reasoning."""
+
+SERVER_PROMPT_IDS = "server_prompt_ids"
+"""A column that some sources have beside the contract's: the prompt ids that the engine returned."""
 
 _COUNTS = ("completion_tokens", "server_prompt_tokens", "cached_tokens", REASONING_TOKENS)
 
@@ -42,7 +45,7 @@ def judge_completion_count(batch: Batch) -> RowJudgement:
 
 
 def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
-    """Compares the engine's count of prompt ids with the prompt that was sent."""
+    """Compares the engine's count of prompt ids, and the ids where it returned them, with the prompt that was sent."""
     counted, lengths = batch.numbers("server_prompt_tokens"), batch.prompt.lengths
     recorded = batch.present("server_prompt_tokens")
 
@@ -50,9 +53,17 @@ def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
         kind = "prompt truncated" if counted[row] < lengths[row] else "prompt changed"
         return f"{kind}: {lengths[row]} ids were sent, the engine counted {counted[row]}"
 
-    judged = recorded & batch.present("prompt_ids")
-    found = find(judged & (counted != lengths), detail)
-    return RowJudgement(judged, (found,), missing=~recorded, recorded=recorded)
+    returned = TokenColumn.from_series(batch.column(SERVER_PROMPT_IDS, pl.Null))
+    sent = batch.present("prompt_ids")
+    departs = np.where(sent & ~returned.null_rows, batch.prompt.first_difference(returned), -1)
+
+    def other_ids(row: int) -> str:
+        return f"prompt changed: the ids that the engine returned are not those sent, from index {departs[row]} on"
+
+    miscounted = sent & recorded & (counted != lengths)
+    found = (find(miscounted, detail), find(~miscounted & (departs >= 0), other_ids))
+    known = recorded | ~returned.null_rows
+    return RowJudgement(sent & known, found, missing=~known, recorded=known)
 
 
 def judge_usage_consistent(batch: Batch) -> RowJudgement:
@@ -149,7 +160,7 @@ COMPLETION_COUNT = RowLaw(
 
 SERVER_SAW_PROMPT = RowLaw(
     name="server_saw_prompt",
-    definition="The engine counted as many prompt ids as were sent.",
+    definition="The engine counted as many prompt ids as were sent, and returned the same ones where it returned any.",
     asset="raw_generations",
     effect="quarantine",
     meaning="The target answered another prompt than the recorded one, so a drafter would learn from the wrong"

@@ -105,7 +105,7 @@ def _foreign_cap(cut: pl.DataFrame) -> int | None:
 
 
 def _has_band(context: Context) -> str | None:
-    return None if expects_lengths(context.length_band) else "the dataset expects no lengths (length_band)"
+    return None if expects_lengths(context.length_band) else "no expected lengths are at hand (a dataset's length_band)"
 
 
 CONSERVATION = PartitionLaw(

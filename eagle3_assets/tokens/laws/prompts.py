@@ -19,7 +19,6 @@ from eagle3_assets.tokens.laws.base import (
     RowLaw,
     counted,
     find,
-    needs_declared_tools,
     needs_inert_prompts,
     needs_rerendered_prompts,
     needs_source_sample_ids,
@@ -102,10 +101,9 @@ def judge_tools_rendered(batch: Batch) -> RowJudgement:
 
     There the template alone can have named them, and no message.
     """
-    codec, declared = batch.context.codec, batch.context.declared_tools
+    codec = batch.context.codec
     assert codec is not None  # noqa: S101 - the law's condition
-    assert declared is not None  # noqa: S101 - the law's condition
-    names = [declared.get(sample, ()) for sample in batch.sample_ids]
+    names = [declared or () for declared in batch.declared_tools]
     declaring = np.array([bool(given) for given in names], np.bool_)
     texts = codec.texts(batch.prompt, declaring)
     inert = batch.context.inert_prompts
@@ -326,7 +324,7 @@ PROMPT_SUFFIX = RowLaw(
     " with target.profile_overrides if the template is right.",
     judge=judge_prompt_suffix,
     columns=("prompt_ids", "thinking"),
-    nothing="the profile describes no suffix for the prompts' thinking mode",
+    nothing="no row records its thinking mode, or the profile describes no suffix for that mode",
     missing="its thinking mode is not recorded",
     unless=needs_suffixes,
 )
@@ -360,6 +358,6 @@ TOOLS_RENDERED = RowLaw(
     causes=("ai-dynamo/dynamo#13396",),
     judge=judge_tools_rendered,
     columns=("prompt_ids",),
-    nothing="no prompt declares tools",
-    unless=needs_declared_tools,
+    nothing="no prompt is known to declare tools",
+    unless=needs_tokenizer,
 )

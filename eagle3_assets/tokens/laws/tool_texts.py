@@ -1,6 +1,7 @@
 """Laws about what tool calls say and where they stand. Models write odd calls too, so none of them filters."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -31,9 +32,7 @@ def judge_tool_arguments_json(batch: Batch) -> RowJudgement:
 
 def judge_tool_declared(batch: Batch) -> RowJudgement:
     """Looks for calls of tools that the prompt does not declare."""
-    declared = batch.context.declared_tools
-    assert declared is not None  # noqa: S101 - the law's condition
-    names = [declared.get(sample) for sample in batch.sample_ids]
+    names, faults = batch.declared_tools, batch.tool_faults
     calls = [call for call in batch.tool_calls if "name" in call.parts and names[call.row] is not None]
 
     def fault(call: Call) -> tuple[int, str] | None:
@@ -44,7 +43,10 @@ def judge_tool_declared(batch: Batch) -> RowJudgement:
         more = " and others" if len(known) > _SHOWN_TOOLS else ""
         return call.index, f"calls {_shown(call.parts['name'])}, the prompt declares {listed}{more}"
 
-    return _judged(batch, calls, fault)
+    unread = np.array([fault is not None for fault in faults], np.bool_)
+    unread_rows = find(unread, lambda row: f"its tools cannot be read: {faults[row]}", severity="warning")
+    judgement = _judged(batch, calls, fault)
+    return replace(judgement, found=(*judgement.found, unread_rows))
 
 
 def judge_tool_order(batch: Batch) -> RowJudgement:
@@ -154,8 +156,7 @@ def _needs_declared_names(context: Context) -> str | None:
     profile = context.profile
     named = profile.tool_call_json if profile.tools and profile.tools.argument_begin is None else profile.tool_call_id
     lacking = None if named else f"the profile {profile.name!r} does not describe where a call names its tool"
-    absent = None if context.declared_tools is not None else "the prompts' tools are not at hand"
-    return _needs_tool_texts(context) or lacking or absent
+    return _needs_tool_texts(context) or lacking
 
 
 def _has_counters(context: Context) -> bool:

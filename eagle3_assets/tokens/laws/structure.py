@@ -1,0 +1,57 @@
+"""Whether the outputs are of this target at all: some of them have to hold what only its outputs hold.
+
+What belongs here: that question, over all rows together. Not here: where a structural id may stand in one row.
+"""
+
+import polars as pl
+
+from eagle3_assets.tokens.batch import CUT_OFF
+from eagle3_assets.tokens.builtin_profiles import PROFILES
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.known_ids import KNOWN_IDS
+from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, needs_stop_ids
+
+CHANCE = 0.01
+"""Share of outputs in which an ordinary id of another vocabulary may happen to be a structural one of this one."""
+
+
+def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
+    """Counts the outputs with structure against those that ended, so that cut ones are no evidence of its absence."""
+    outputs = facts.filter(pl.col("output_tokens") > 0)
+    at_cap = (pl.col("output_tokens") >= pl.col("max_new_tokens")).fill_null(value=False)
+    ended = outputs.filter((pl.col("finish_type") != CUT_OFF).fill_null(value=True) & ~at_cap)
+    holding = len(outputs.filter(pl.col("plain_end").is_null()))
+    if holding > CHANCE * len(ended):
+        return PartitionJudgement(0, (f"{counted(holding, 'output')} with a structural id of the target",))
+    silent = ended["finish_type"].is_null().all()
+    if silent and ended["output_tokens"].n_unique() <= 1:  # none at all, or as a cap leaves them
+        return PartitionJudgement(0, reason="every output was cut off, or may have been", judged=False)
+    some = f"only {holding:,}" if holding else "none"
+    said = f"{some} of {counted(len(ended), 'output')} that ended holds a structural id of the profile"
+    said += f" {context.profile.name!r}{_ending(ended)}: the ids are probably another target's"
+    return PartitionJudgement(1, (said if _ending(ended) else f"{said}, or every structural id was taken out",))
+
+
+def _ending(ended: pl.DataFrame) -> str:
+    """The stop id of another family at which most of the outputs end; empty where they do not."""
+    last = ended["plain_end"].drop_nulls().value_counts(sort=True).head(1)
+    for token_id, count in last.iter_rows():
+        for name, known in KNOWN_IDS.items():
+            stops = {known.tokens[token]: token for token in PROFILES[name].stop}
+            if token_id in stops and 2 * count > len(ended):
+                return f", and {count:,} end with {token_id}, which is {stops[token_id]} of the profile {name!r}"
+    return ""
+
+
+TARGET_STRUCTURE = PartitionLaw(
+    name="target_structure",
+    definition="Some of the outputs that ended hold a structural id of the target: a stop id, or markup of its own.",
+    asset="raw_generations",
+    effect="warn",
+    meaning="The ids are another target's, or software took its structure out of them: what other laws found or did"
+    " not find says little.",
+    remedy="Judge by the profile or tokenizer of the target that wrote them; if it is this one, look for a layer that"
+    " strips special tokens.",
+    judge=judge_target_structure,
+    unless=needs_stop_ids,
+)

@@ -1,0 +1,68 @@
+"""Ids, passages and loops that come again and again.
+
+What belongs here: damages of one theme, as a table for ``test_mutations``. Not here: judging them.
+"""
+
+from eagle3_assets_tests.tokens.mutations import A, Damage, fresh, long_output
+
+DAMAGES: dict[str, Damage] = {
+    **{
+        f"one id too often, {name}": Damage(
+            "thinking-off",
+            long_output(*before, *[A] * 400, *after),
+            {"repetition": f"id 1064 400 times in a row from index {len(before)} on"},
+            index=len(before),
+        )
+        for name, before, after in (
+            ("first", [], fresh(90)),
+            ("middle", fresh(77), fresh(90, 30_000)),
+            ("last", fresh(90), []),
+        )
+    },
+    "one id 500 times and nothing else": Damage(
+        "thinking-off", long_output(*[A] * 500), {"repetition": "id 1064 500 times in a row"}, index=0
+    ),
+    "a loop to the end": Damage(
+        "thinking-off",
+        long_output(*fresh(50), *20 * fresh(25, 30_000)),
+        {"repetition": "ends in a loop: the same 25 ids 20.0 times from index 50 on"},
+        index=50,
+    ),
+    **{
+        f"the same passages again and again, {name}": Damage(
+            "thinking-off",
+            long_output(*before, *(i for n in range(40) for i in (*fresh(120, 30_000), 50_000 + n)), *after),
+            {"repetition": "of its passages of 8 ids stood in it before"},
+            index=len(before) + 121,
+        )
+        for name, before, after in (
+            ("first", [], fresh(20)),
+            ("middle", fresh(10), fresh(10, 40_000)),
+            ("last", fresh(20), []),
+        )
+    },
+    **{
+        f"one id often, {name}": Damage(
+            "thinking-off",
+            long_output(*before, *[A] * 100, *after),
+            {"repetition": "id 1064 100 times in a row"},
+            index=len(before),
+            severity="warning",
+        )
+        for name, before, after in (("first", [], fresh(40)), ("middle", fresh(33), fresh(40)), ("last", fresh(55), []))
+    },
+    "a short loop to the end": Damage(
+        "thinking-off",
+        long_output(*fresh(50), *4 * fresh(25, 30_000)),
+        {"repetition": "ends in a loop: the same 25 ids 4.0 times from index 50 on"},
+        index=50,
+        severity="warning",
+    ),
+    "a text three times": Damage(
+        "thinking-off",
+        long_output(*3 * (*fresh(100), A)),
+        {"repetition": "of its passages of 8 ids stood in it before, the first one again at index 101"},
+        index=101,
+        severity="warning",
+    ),
+}

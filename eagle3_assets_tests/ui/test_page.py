@@ -1,0 +1,156 @@
+"""The page in a browser, opened from disk: reading, filtering, tokens, keys; nothing runs, nothing is asked for."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page
+
+from eagle3_assets.pages.page import preview_page
+from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets_tests.pages import hostile
+
+pytestmark = pytest.mark.ui
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "hostile.html"
+    path.write_text(preview_page(hostile.inspection(), hostile.target()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(params=["light", "dark", "phone"])
+def page(browser: Browser, file: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page as three people see it; complaints and requests of the page fail the test that made them."""
+    width, height = (390, 844) if request.param == "phone" else (1280, 900)
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if request.param == "dark" else "light",
+        has_touch=request.param == "phone",
+    )
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda asked: complaints.append(asked.url) if asked.url != file.as_uri() else None)
+    opened.goto(file.as_uri())
+    yield opened
+    assert complaints == []
+    assert opened.evaluate("window.ran") is None
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    context.close()
+
+
+def sample(page: Page, name: str) -> Locator:
+    page.locator("#list button", has_text=name).click()
+    return page.locator("#sample")
+
+
+def test_text_is_read_by_section_and_nothing_hides(page: Page) -> None:
+    article = sample(page, "c1:1:0")
+    assert article.locator("[data-part]").evaluate_all("parts => parts.map(p => p.dataset.part)") == [
+        "reasoning",
+        "answer",
+        "stop",
+    ]
+    shown = article.locator("[data-part=answer] pre").evaluate("e => e.textContent")
+    assert shown == visible(hostile.HOSTILE, keep_lines=True)
+    assert article.locator(".structural.end").inner_text() == "</think>"
+    assert sample(page, "c2:1:0").locator("[data-part=tools] .structural").count() == 5
+
+
+def test_filters(page: Page) -> None:
+    shown = page.locator("#list li:not([hidden]) .name")
+    assert shown.count() == len(hostile.OUTPUTS)
+    page.select_option("#filter-finish", "length")
+    assert shown.all_inner_texts() == ["c3:3:0"]
+    assert page.locator("#sample-id").inner_text() == "c3:3:0"
+    page.click("#filter-reset")
+    page.select_option("#filter-law", "reasoning_closed")
+    assert "c4:3:0" in shown.all_inner_texts()
+    page.select_option("#filter-law", label="none broken")
+    assert "c4:3:0" not in shown.all_inner_texts()
+    page.click("#filter-reset")
+    page.select_option("#filter-stratum", "longest")
+    assert shown.count() == 1
+    page.click("#filter-reset")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("IT IS FOUR")
+    assert shown.all_inner_texts() == ["c0:1:0"]
+    page.fill("#filter-text", "said by nobody")
+    assert page.locator("#sample").inner_text() == "No sample passes the filters."
+    assert page.locator("#filter-count").inner_text() == f"0 of {len(hostile.OUTPUTS)}"
+
+
+def test_a_broken_law_leads_to_its_samples_and_their_index(page: Page) -> None:
+    page.locator("[data-law=reasoning_closed] .show-law").click()
+    names = page.locator("#list li:not([hidden]) .name").all_inner_texts()
+    assert "c4:3:0" in names
+    assert len(names) < len(hostile.OUTPUTS)
+    article = sample(page, "c4:3:0")
+    article.locator("#findings li", has_text="reasoning_closed").get_by_role("button").first.click()
+    assert article.locator("#body .current").inner_text() == "</think>"
+    assert "never exported" in article.locator("#findings").inner_text()
+
+
+def test_a_token_says_what_it_is(page: Page) -> None:
+    article = sample(page, "c0:1:0")
+    page.click("#view-tokens")
+    ids = hostile.encoded(hostile.OUTPUTS["c0:1:0"][0])
+    tokens = article.locator("#body .t")
+    assert tokens.count() == len(ids)
+    end = ids.index(hostile.encoded("</think>")[0])
+    tokens.nth(end).hover()
+    tip = {
+        name: page.locator(f"#tip [data-tip='{name}']").inner_text() for name in ("index", "id", "text", "loss mask")
+    }
+    assert tip == {"index": str(end), "id": str(ids[end]), "text": '"</think>"', "loss mask": "1"}
+    page.fill("#jump", "2")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#tip [data-tip=index]").inner_text() == "3"
+    assert page.locator("#tip [data-tip=id]").inner_text() == str(ids[3])
+    page.click("#prompt summary")
+    page.locator("#prompt .t").first.hover()
+    assert page.locator("#tip [data-tip='loss mask']").inner_text() == "0"
+    assert "<b>What?</b>" in page.locator("#prompt pre").inner_text()
+
+
+def test_characters_of_several_tokens_are_whole(page: Page) -> None:
+    sample(page, "c1:1:0")
+    page.click("#view-tokens")
+    assert "\U0001f469" in page.locator("#body [data-part=answer] pre").inner_text()
+    whole = page.locator("#body .t.bytes", has_text="\U0001f469").first
+    whole.hover()
+    assert "completes \U0001f469" in page.locator("#tip [data-tip=text]").inner_text()
+
+
+def test_ids_are_copied(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    sample(page, "c0:1:0")
+    page.click("#copy-output")
+    page.locator("#said", has_text="Copied output ids.").wait_for()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == hostile.encoded(hostile.OUTPUTS["c0:1:0"][0])
+
+
+def test_keys(page: Page) -> None:
+    first = page.locator("#sample-id").inner_text()
+    page.keyboard.press("j")
+    assert page.locator("#sample-id").inner_text() != first
+    page.keyboard.press("k")
+    assert page.locator("#sample-id").inner_text() == first
+    page.keyboard.press("t")
+    assert page.locator("#body.tokens").count() == 1
+    page.keyboard.press("p")
+    page.locator("#prompt .t").first.wait_for()
+    assert page.locator("#prompt .t").count() == len(hostile.encoded(hostile.PROMPT))
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#help").is_hidden()
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("d")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
