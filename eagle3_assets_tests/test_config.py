@@ -31,7 +31,7 @@ def test_relative_paths_are_relative_to_the_config_file(tmp_path: Path, monkeypa
     config = load_config(written(tmp_path, GOOD + "storage: {root: out}\n"))
     assert config.target.model == str(tmp_path / "model")
     assert config.storage.root == str(tmp_path / "out")
-    assert [d.source for d in config.datasets] == [str(tmp_path / "data/glaive.jsonl"), "/data/five.jsonl"]
+    assert [d.source for d in config.datasets] == [(str(tmp_path / "data/glaive.jsonl"),), ("/data/five.jsonl",)]
 
 
 def test_the_environment_names_another_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: 's3://bucket/x.jsonl'}]",
-            "datasets[0].source: must be a local path, not s3://bucket/x.jsonl",
+            "datasets[0].source: must be a local path or an address that begins with hf://, not s3://bucket/x.jsonl",
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: 'foo://x'}",

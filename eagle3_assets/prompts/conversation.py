@@ -3,11 +3,9 @@
 What belongs here: checking and normalising messages and tools. Not here: files, ids of rows, templates.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from eagle3_assets.identity import digest
 from eagle3_assets.tokens.safe_text import quoted
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -19,31 +17,18 @@ class RefusedRowError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    """The messages before the assistant turn that shall be generated."""
+class Dialogue:
+    """One row of a source in normal form, with all of its turns."""
 
-    conversation_id: str
+    source_id: str | None
+    """The source's own id; None without one."""
     messages: list[Json]
     tools: list[Json] | None
 
-    @property
-    def turn(self) -> int:
-        """Index among the messages of the turn to be generated."""
-        return len(self.messages)
 
-    def messages_json(self) -> str:
-        """The messages as JSON text."""
-        return _json(self.messages)
-
-    def tools_json(self) -> str | None:
-        """The tools as JSON text, null without tools."""
-        return _json(self.tools) if self.tools else None
-
-
-def from_openai(row: Any) -> Conversation:  # noqa: ANN401 - parsed JSON
+def from_openai(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """A row ``{id?, messages, tools?}`` in the shape of OpenAI's chat requests.
 
-    The last turns of the assistant, if the row ends with them, are what shall be generated anew: they are left out.
     Null fields are dropped, since a null and an absent field are the same thing and templates differ on nulls.
 
     Raises:
@@ -55,18 +40,13 @@ def from_openai(row: Any) -> Conversation:  # noqa: ANN401 - parsed JSON
     if not isinstance(messages, list) or not messages:
         raise RefusedRowError(f"`messages` must be a non-empty list, not {_kind(messages)}")
     normal = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
-    while normal and normal[-1]["role"] == "assistant":
-        normal.pop()
-    if not any(message["role"] in ("user", "tool") for message in normal):
-        raise RefusedRowError("no user message before the turn to generate")
-    tools = _tools(row.get("tools"))
-    return Conversation(_conversation_id(row, normal, tools), normal, tools)
+    return Dialogue(_source_id(row), normal, _tools(row.get("tools")))
 
 
-def _conversation_id(row: Json, messages: list[Json], tools: list[Json] | None) -> str:
+def _source_id(row: Json) -> str | None:
     given = _first(row, "id", "conversation_id")
     if given is None:
-        return digest([messages, tools])
+        return None
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RefusedRowError(f"`id` must be a string or a whole number, not {_kind(given)}")
     text = str(given).strip()
@@ -143,11 +123,6 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         raise RefusedRowError(f"`{where}` must be {{type: function, function: {{name, description, parameters}}}}")
     return {"type": "function", "function": _without_nulls(function)}
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """JSON with its keys in the order of the source: templates print tools and arguments in the order they come in."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _first(holder: Json, *keys: str) -> Any:  # noqa: ANN401 - parsed JSON

@@ -3,6 +3,8 @@
 What belongs here: paths. Not here: reading or writing them.
 
     <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
+    <root>/prompts/<partition>.source.json          what the prompts were made of
+    <root>/prompts/<partition>.refused.jsonl        every row of the source that made no prompt
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
     <root>/.journals/<partition>/                   what is being generated (elsewhere if the root is remote)
     <root>/.servers/                                logs of managed servers (likewise)
@@ -31,6 +33,14 @@ class Layout:
     def asset_file(self, asset: str, partition: str) -> UPath:
         """The parquet file of a partition of any asset but ``raw_generations``."""
         return self.root / asset / f"{partition}.parquet"
+
+    def source_record(self, partition: str) -> UPath:
+        """What a partition's prompts were made of."""
+        return self.root / "prompts" / f"{partition}.source.json"
+
+    def refused_rows(self, partition: str) -> UPath:
+        """The rows of a partition's source that made no prompt."""
+        return self.root / "prompts" / f"{partition}.refused.jsonl"
 
     def generations(self, partition: str) -> UPath:
         """The directory of a partition's sealed generations."""

@@ -55,7 +55,7 @@ BAD: list[tuple[bytes, str]] = [
     (b'{"messages": [{"role": "assistant", "content": "x"}]}', "no user message"),
     (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]}', "`tools[0]` must be"),
     (b'{"id": true, "messages": [{"role": "user", "content": "x"}]}', "`id` must be a string or a whole number"),
-    (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is line 1's already"),
+    (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is source.jsonl:1's already"),
     (b"[" * 5000, "nested too deeply"),
 ]
 
@@ -66,9 +66,10 @@ def test_a_bad_line_is_named_and_shifts_nothing(tmp_path: Path, line: bytes, rea
     assert found.rows["sample_id"].to_list() == ["a:1:0", "b:1:0"]
     assert found.rows["source_row"].to_list() == [1, 4]
     [refused] = found.refused
-    assert (refused.line, refused.source) == (2, "source.jsonl")
+    assert (refused.row, refused.source) == (2, "source.jsonl")
     assert reason in refused.reason
-    assert found.lines == 3
+    assert found.accounts.rows == 3
+    assert found.accounts.unaccounted == 0
 
 
 def test_bom_and_crlf_are_no_fault(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_a_trial_is_the_first_rows_by_hash_in_source_order(tmp_path: Path) -> No
 def test_an_empty_source_gives_an_empty_frame(tmp_path: Path) -> None:
     found = read(source(tmp_path))
     assert found.rows.schema == PROMPTS
-    assert (len(found.rows), found.lines) == (0, 0)
+    assert (len(found.rows), found.accounts.rows) == (0, 0)
 
 
 def test_a_missing_source_is_named(tmp_path: Path) -> None:
