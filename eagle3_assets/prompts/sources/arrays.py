@@ -17,6 +17,8 @@ from eagle3_assets.interchange import MAX_LINE_BYTES
 from eagle3_assets.strict_json import MAX_DEPTH
 
 _BITE = 1 << 16
+_CUT_OFF = len("e-")
+"""Characters at the end of a number that was cut off, at most, which are no part of the number before them."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LENIENT = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str, strict=False)
 """Takes whatever has an end: numbers of any length, NaN, control characters."""
@@ -84,22 +86,21 @@ class _Ahead:
         """The text of the next element."""
         self.next()
         while True:
-            fault = "does not end"
             try:
                 end = _LENIENT.raw_decode(self._text, self._at)[1]
             except json.JSONDecodeError as error:
-                fault = f"is not JSON: {error.msg}"
+                if self._ended:
+                    raise ArrayError(f"is not JSON: {error.msg}") from None
             except RecursionError:
                 raise ArrayError(f"is nested too deeply: more than {MAX_DEPTH} lists and objects") from None
             else:
-                # A number at the end of what was read may go on.
-                if end < len(self._text):
+                # A number at the end of what was read may go on: `1.` and `1e-` begin with one that is whole.
+                if end + _CUT_OFF < len(self._text) or self._ended:
                     begin, self._at = self._at, end
                     return self._text[begin:end]
             if len(self._text) - self._at > MAX_LINE_BYTES:
                 raise ArrayError(f"is not JSON or longer than {MAX_LINE_BYTES >> 20} MiB")
-            if not self._more():
-                raise ArrayError(fault)
+            self._more()
 
     def _more(self) -> bool:
         """Reads on, as much again as is waiting: a long element is then tried few times."""
