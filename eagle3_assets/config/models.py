@@ -117,6 +117,8 @@ Turns = Literal["last", "first", "all"]
 
 
 def _one_or_many(value: Any) -> Any:  # noqa: ANN401 - raw input
+    if not isinstance(value, str | list | tuple):
+        raise ValueError("must be a path, or a list of paths")
     return (value,) if isinstance(value, str) else value
 
 

@@ -72,6 +72,62 @@ def test_a_bad_line_is_named_and_shifts_nothing(tmp_path: Path, line: bytes, rea
     assert found.accounts.unaccounted == 0
 
 
+def call(arguments: Any, content: str | None = None) -> dict[str, Any]:
+    calls = [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": arguments}}]
+    return {"role": "assistant", "content": content, "tool_calls": calls}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"inner": schema}}
+    return {"type": "function", "function": {"name": "f", "parameters": schema}}
+
+
+USER = {"role": "user", "content": "x"}
+ODD: dict[str, tuple[dict[str, Any], str | None]] = {
+    "id is a number": ({"id": 7, "messages": [USER]}, None),
+    "id is zero": ({"id": 0, "messages": [USER]}, None),
+    "no id": ({"messages": [USER]}, None),
+    "empty id": ({"id": " ", "messages": [USER]}, "`id` must be printable text"),
+    "id with a line end": ({"id": "a\nb", "messages": [USER]}, "`id` must be printable text"),
+    "id is a list": ({"id": [1], "messages": [USER]}, "`id` must be a string or a whole number"),
+    "arguments as an object": ({"messages": [USER, call({"b": 1, "a": [2]}), USER]}, None),
+    "arguments as text": ({"messages": [USER, call('{"b": 1}'), USER]}, None),
+    "null content beside calls": ({"messages": [USER, call("{}", None), USER]}, None),
+    "null content alone": ({"messages": [USER, {"role": "assistant", "content": None}, USER]}, "is missing"),
+    "assistant first": ({"messages": [{"role": "assistant", "content": "hi"}, USER]}, None),
+    "two user turns in a row": ({"messages": [USER, USER]}, None),
+    "only a system turn": ({"messages": [{"role": "system", "content": "x"}]}, "no user message"),
+    "empty conversation": ({"messages": []}, "must be a non-empty list"),
+    "a message of 1 MB": ({"messages": [{"role": "user", "content": "long " * 200_000}]}, None),
+    "a deep schema": ({"messages": [USER], "tools": [nested(60)]}, None),
+    "a schema too deep": ({"messages": [USER], "tools": [nested(120)]}, "nested too deeply"),
+    "control characters": ({"messages": [{"role": "user", "content": "\u0000\u202e\x1b[31m"}]}, None),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("place", ["s.jsonl", "s.json"])
+def test_an_odd_row_is_taken_or_refused_by_name_and_shifts_nothing(case: str, place: str, tmp_path: Path) -> None:
+    row, refusal = ODD[case]
+    rows = [chat("first"), row, chat("last")]
+    path = tmp_path / place
+    path.write_text("\n".join(map(json.dumps, rows)) if place == "s.jsonl" else json.dumps(rows), encoding="utf-8")
+    found = read(Dataset(name="d", source=str(path)))
+    numbers = dict(found.rows.select("source_row", "conversation_id").iter_rows())
+    assert (numbers[1], numbers[3]) == ("first", "last")
+    assert found.accounts.unaccounted == 0
+    if refusal is None:
+        assert not found.refused
+        assert str(row.get("id", numbers[2])) == numbers[2]
+        assert json.loads(found.rows["messages"][1])[-1] == row["messages"][-1]
+    else:
+        [refused] = found.refused
+        assert refused.row == 2
+        assert refusal in refused.reason
+
+
 def test_bom_and_crlf_are_no_fault(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(
