@@ -28,7 +28,7 @@ __all__ = ["Accounts", "PromptRows", "PromptSourceError", "RefusedRow", "read_pa
 DETECTED_ROWS = 100
 """Rows of a file by which its format is found."""
 HOPELESS_ROWS = 10_000
-"""Rows after which a file of which nothing can be read is given up."""
+"""Rows after which a file of which nothing could be read is given up; no more are held to find its format."""
 SHOWN_REFUSALS = 20
 """Refused rows that are kept at hand; all of them go into the file beside the prompts."""
 
@@ -190,10 +190,10 @@ class _Reading:
             first.append((row, value))
             if not isinstance(value, RefusedRowError):
                 values.append(value)
-            if len(values) == DETECTED_ROWS:
-                break
             if len(first) == HOPELESS_ROWS and not values:
                 raise PromptSourceError(f"{file.path}: none of its first {len(first):,} rows can be read; {value}")
+            if len(values) == DETECTED_ROWS or len(first) == HOPELESS_ROWS:
+                break
         if not values:
             return iter(first), None
         detection = detect(values)
