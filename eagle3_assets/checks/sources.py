@@ -37,6 +37,7 @@ def build(project: Project) -> dg.AssetChecksDefinition:
                 for name, meaning in meanings.items()
             ],
             description="The stored prompts against their source, which is not read again unless it has changed.",
+            can_subset=True,
         )
         def source_of_prompts(
             context: dg.AssetCheckExecutionContext, prompts: pl.LazyFrame
@@ -53,7 +54,8 @@ def build(project: Project) -> dg.AssetChecksDefinition:
                         accounted(record, conversations, partition.dataset.refused_limit),
                         unchanged(source_changes(project, partition, record)),
                     ]
-            yield from results
+            wanted = {key.name for key in context.selected_asset_check_keys}
+            yield from (result for result in results if result.check_name in wanted)
 
     return source_of_prompts
 
