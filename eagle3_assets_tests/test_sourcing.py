@@ -51,7 +51,7 @@ def test_every_refused_row_is_in_a_file_and_the_first_are_shown(
     rows: list[Any] = [good[0], *["{<b>\u202e"] * 30, good[1], {**good[1], "id": "again"}, good[2], good[0]]
     project = make_project(rows, dataset={"refused_limit": 0.9, "skip": 1})
     shown = metadata(make(project, quick))
-    figures = ("source_rows", "skipped", "refused", "conversations", "equal_prompts", "in_other_partitions")
+    figures = ("source_rows", "skipped", "refused", "used", "equal_prompts", "in_other_partitions")
     assert [shown[name] for name in figures] == [35, 1, 30, 4, 1, 0]
     lines = project.layout.refused_rows("d").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["row"] for line in lines] == list(range(2, 32))
@@ -66,7 +66,7 @@ def test_every_refused_row_is_in_a_file_and_the_first_are_shown(
         "source_unchanged": True,
     }
     said = results["source_rows_accounted"].description or ""
-    assert "35 rows read: 4 conversations, 30 refused, 1 skipped; first prompts.jsonl:2: is not JSON" in said
+    assert "35 rows read: 4 used, 30 refused, 1 skipped; first prompts.jsonl:2: is not JSON" in said
 
 
 def test_more_refused_than_the_limit_warn_and_nothing_usable_is_an_error(
@@ -125,7 +125,7 @@ def test_unchanged_prompts_are_taken_from_storage_and_not_read_again(
     make(project, quick)
     partition = project.partition("d")
     read = current_prompts(project, project.partition("d-trial"))  # not stored
-    assert read.accounts.conversations == 2
+    assert read.accounts.used == 2
 
     def never(*_: object) -> None:
         raise AssertionError

@@ -67,7 +67,7 @@ def source_metadata(record: SourceRecord) -> dict[str, dg.MetadataValue | int]:
     formats = Counter(state.format or "none: no row was read" for state in record.files)
     return {
         "source_rows": accounts.rows,
-        "conversations": accounts.conversations,
+        "used": accounts.used,
         "refused": accounts.refused,
         "skipped": accounts.skipped,
         "in_other_partitions": accounts.elsewhere,

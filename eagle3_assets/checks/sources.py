@@ -10,6 +10,7 @@ from eagle3_assets.assets.common import failing_clearly, partitions_definition
 from eagle3_assets.assets.prompts import source_metadata
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.record import SourceRecord, rows_digest
+from eagle3_assets.prompts.rows import used_rows
 from eagle3_assets.sourcing import source_changes, stored_record
 from eagle3_assets.tokens.safe_text import markdown_text, visible
 
@@ -22,7 +23,7 @@ def build(project: Project) -> dg.AssetChecksDefinition:
     """The checks for one config."""
     partitions = partitions_definition(project)
     meanings = {
-        ACCOUNTED: "Every row of the source is a conversation of some partition, left out by a setting, or refused by"
+        ACCOUNTED: "Every row of the source is used in some partition, left out by a setting, or refused by"
         " name; of all of them no more than the dataset's refused_limit are refused.",
         UNCHANGED: "The source and the settings are those that the stored prompts were made of.",
     }
@@ -49,9 +50,8 @@ def build(project: Project) -> dg.AssetChecksDefinition:
                 if record is None or record.prompts != rows_digest(stored):
                     results = [_unknown(name, recorded=record is not None) for name in meanings]
                 else:
-                    conversations = stored["conversation_id"].n_unique()
                     results = [
-                        accounted(record, conversations, partition.dataset.refused_limit),
+                        accounted(record, used_rows(stored), partition.dataset.refused_limit),
                         unchanged(source_changes(project, partition, record)),
                     ]
             wanted = {key.name for key in context.selected_asset_check_keys}
@@ -60,18 +60,18 @@ def build(project: Project) -> dg.AssetChecksDefinition:
     return source_of_prompts
 
 
-def accounted(record: SourceRecord, conversations: int, refused_limit: float) -> dg.AssetCheckResult:
+def accounted(record: SourceRecord, used: int, refused_limit: float) -> dg.AssetCheckResult:
     """The result for a record.
 
     Args:
         record: that belongs to the stored prompts.
-        conversations: that are stored.
+        used: rows of the source that the stored prompts were made of.
         refused_limit: share of refused rows above which the check fails.
     """
     accounts = record.accounts
-    lost = accounts.unaccounted + accounts.conversations - conversations
+    lost = accounts.unaccounted + accounts.used - used
     refused, share = accounts.refused, accounts.refused_share
-    said = f"{accounts.rows:,} rows read: {accounts.conversations:,} conversations, {refused:,} refused"
+    said = f"{accounts.rows:,} rows read: {accounts.used:,} used, {refused:,} refused"
     for count, what in (
         (accounts.elsewhere, "in other partitions"),
         (accounts.skipped, "skipped"),

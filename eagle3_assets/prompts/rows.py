@@ -66,13 +66,13 @@ class Accounts(BaseModel):
     """Of other partitions; in a trial, those that it does not take."""
     left_out: int
     """Not in the sample, though of this partition."""
-    conversations: int
+    used: int
     """That prompts were made of."""
 
     @property
     def unaccounted(self) -> int:
         """Rows that ended nowhere, or in two places if below 0."""
-        return self.rows - self.skipped - self.refused - self.elsewhere - self.left_out - self.conversations
+        return self.rows - self.skipped - self.refused - self.elsewhere - self.left_out - self.used
 
     @property
     def refused_share(self) -> float:
@@ -81,7 +81,7 @@ class Accounts(BaseModel):
 
     @property
     def nothing_usable(self) -> bool:
-        """Whether no row made a conversation of any partition."""
+        """Whether no row makes a prompt of any partition."""
         return self.rows == self.skipped + self.refused
 
 
@@ -147,7 +147,7 @@ class _Reading:
                 try:
                     if isinstance(value, RefusedRowError):
                         raise value
-                    self._take(row, read(format_name or "", value))
+                    self._take(row, read(format_name or "", value), format_name)
                 except RefusedRowError as refusal:
                     self._refuse(row, str(refusal))
             return opened.state(format_name)
@@ -161,8 +161,8 @@ class _Reading:
         return self._kept.rows()
 
     def accounts(self, rows: pl.DataFrame) -> Accounts:
-        """Where every row that was read ended; conversations are counted in the result itself."""
-        return Accounts(conversations=rows["conversation_id"].n_unique(), **self._counts)
+        """Where every row that was read ended; those that were used are counted in the result itself."""
+        return Accounts(used=used_rows(rows), **self._counts)
 
     @property
     def _at_limit(self) -> bool:
@@ -203,7 +203,7 @@ class _Reading:
             )
         return chain(first, rows), detection.format
 
-    def _take(self, row: SourceRow, dialogue: Dialogue) -> None:
+    def _take(self, row: SourceRow, dialogue: Dialogue, format_name: str | None) -> None:
         turns = turns_to_generate(dialogue, self._dataset.turns)
         name = conversation_id(dialogue)
         rank = sample_rank(self._dataset.sample_seed, name) if self._share or self._sampled else 0
@@ -218,8 +218,9 @@ class _Reading:
         if self._tried and not self._tried.add(id_rank):
             self._counts["elsewhere"] += 1
             return
-        rows = self._prompts(row, dialogue, name, turns)
-        first = self._kept.add(id_rank, rank, row, rows)
+        # Our own prompts have a row for each turn of a conversation.
+        key = stable_rank(f"{name}:{turns[-1]}") if format_name == "prompts" else id_rank
+        first = self._kept.add(key, id_rank, rank, row, self._prompts(row, dialogue, name, turns))
         if first:
             already = f"its id {quoted(name)} is" if dialogue.source_id is not None else "the same conversation is"
             raise RefusedRowError(f"{already} {first}'s already")
@@ -254,22 +255,22 @@ class _Reading:
 class _Kept:
     """The prompts of a partition while they are gathered: in columns, with the ranks of their conversations."""
 
-    _SCHEMA = pl.Schema([*PROMPTS.items(), ("id", pl.UInt64()), ("rank", pl.UInt64())])
+    _SCHEMA = pl.Schema([*PROMPTS.items(), *((name, pl.UInt64()) for name in ("key", "id", "rank"))])
 
     def __init__(self) -> None:
         self._frame = pl.DataFrame(schema=self._SCHEMA)
         self._new: list[tuple[Any, ...]] = []
         self._places: dict[int, tuple[str, int]] = {}
-        """Where each conversation stands, by the rank of its id: 64 bits of a hash tell ids apart."""
+        """Where each row stands, by the hash of what nothing else may have: 64 bits tell ids apart."""
         self._roomy = ROW_GROUP_ROWS
 
-    def add(self, id_rank: int, rank: int, row: SourceRow, prompts: list[tuple[Any, ...]]) -> str | None:
-        """Keeps the prompts of a conversation, unless one of its id is here: then it says where."""
+    def add(self, key: int, id_rank: int, rank: int, row: SourceRow, prompts: list[tuple[Any, ...]]) -> str | None:
+        """Keeps the prompts of a row, unless one with its key is here: then it says where."""
         place = (row.file.name, row.number)
-        first = self._places.setdefault(id_rank, place)
+        first = self._places.setdefault(key, place)
         if first is not place:
             return f"{first[0]}:{first[1]}"
-        self._new += [(*prompt, id_rank, rank) for prompt in prompts]
+        self._new += [(*prompt, key, id_rank, rank) for prompt in prompts]
         if len(self._new) >= ROW_GROUP_ROWS:
             self._gather()
         return None
@@ -280,10 +281,10 @@ class _Kept:
         return len(self._places) > self._roomy
 
     def drop(self, column: Literal["id", "rank"], bound: int) -> int:
-        """Drops the conversations whose number in a column is above a bound, and says how many those were."""
+        """Drops the rows of the source whose number in a column is above a bound, and says how many those were."""
         self._gather()
         self._frame = self._frame.filter(pl.col(column) <= bound)
-        before, left = len(self._places), set(self._frame["id"])
+        before, left = len(self._places), set(self._frame["key"])
         self._places = {number: place for number, place in self._places.items() if number in left}
         self._roomy = 2 * len(left) + ROW_GROUP_ROWS
         return before - len(left)
@@ -302,6 +303,11 @@ class _Kept:
         if self._new:
             self._frame.vstack(pl.DataFrame(self._new, schema=self._SCHEMA, orient="row"), in_place=True)
             self._new = []
+
+
+def used_rows(prompts: pl.DataFrame) -> int:
+    """How many rows of the source prompts were made of."""
+    return prompts.select("source", "source_row").n_unique()
 
 
 def _json(value: object) -> str:

@@ -42,7 +42,7 @@ def taken(place: Path, **settings: Any) -> dict[str, PromptRows]:
     found = {p.key: read_partition(p, TRIAL) for p in partitions(place, **settings)}
     for key, one in found.items():
         assert one.accounts.unaccounted == 0, (key, one.accounts)
-        assert one.accounts.conversations == one.rows["conversation_id"].n_unique()
+        assert one.accounts.used == one.rows["conversation_id"].n_unique()
         assert one.rows["sample_id"].is_unique().all()
     return found
 
