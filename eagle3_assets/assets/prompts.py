@@ -16,7 +16,7 @@ from eagle3_assets.assets.common import (
 from eagle3_assets.contract import PROMPTS
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.record import READER, SourceRecord
-from eagle3_assets.prompts.rows import RefusedRow
+from eagle3_assets.prompts.rows import NotedRow
 from eagle3_assets.prompts.sources import FileState
 from eagle3_assets.sourcing import take_prompts
 from eagle3_assets.tokens.safe_text import visible
@@ -43,6 +43,8 @@ def build(project: Project) -> dg.AssetsDefinition:
         found, record = take_prompts(project, partition)
         for refused in found.refused:
             context.log.warning(visible(f"refused: {refused}"))
+        for remarked in found.remarked:
+            context.log.warning(visible(f"remark: {remarked}"))
         if found.left_out_files:
             context.log.warning(visible(f"in the source and not read: {', '.join(found.left_out_files[:SHOWN_FILES])}"))
         path = project.layout.asset_file("prompts", partition.key)
@@ -72,21 +74,23 @@ def source_metadata(record: SourceRecord) -> dict[str, dg.MetadataValue | int]:
         "skipped": accounts.skipped,
         "in_other_partitions": accounts.elsewhere,
         "left_out_by_sample": accounts.left_out,
-        "refused_rows": _refused_table(record.refused),
+        "refused_rows": _rows_table(record.refused),
+        "remarks": record.remarks,
+        "remarked_rows": _rows_table(record.remarked),
         "source_files": _files_table(record.files),
         "formats": counts_table("format", pl.DataFrame(formats.most_common(), orient="row"), "files"),
         "files_left_out": len(record.left_out_files),
     }
 
 
-def _refused_table(refused: Iterable[RefusedRow]) -> dg.MetadataValue:
+def _rows_table(rows: Iterable[NotedRow]) -> dg.MetadataValue:
     columns = [
         dg.TableColumn("source", "string"),
         dg.TableColumn("row", "int"),
         dg.TableColumn("reason", "string"),
     ]
     return dg.MetadataValue.table(
-        [dg.TableRecord({"source": visible(r.source), "row": r.row, "reason": visible(r.reason)}) for r in refused],
+        [dg.TableRecord({"source": visible(r.source), "row": r.row, "reason": visible(r.reason)}) for r in rows],
         schema=dg.TableSchema(columns),
     )
 

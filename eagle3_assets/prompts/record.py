@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from eagle3_assets.partitions import Partition
-from eagle3_assets.prompts.rows import Accounts, PromptRows, RefusedRow
+from eagle3_assets.prompts.rows import Accounts, NotedRow, PromptRows
 from eagle3_assets.prompts.sources import FileState
 
 READER = "2"
@@ -42,8 +42,12 @@ class SourceRecord(BaseModel):
     accounts: Accounts
     duplicates: int
     """Prompts that equal an earlier one under another id."""
-    refused: tuple[RefusedRow, ...]
+    refused: tuple[NotedRow, ...]
     """The first; all are in the file of refused rows."""
+    remarked: tuple[NotedRow, ...]
+    """The first rows that were read, but not as they may be meant."""
+    remarks: int
+    """How many such rows there are."""
     files: tuple[FileState, ...]
     left_out_files: tuple[str, ...]
 
@@ -57,6 +61,8 @@ class SourceRecord(BaseModel):
             accounts=found.accounts,
             duplicates=equal_prompts(found.rows),
             refused=found.refused,
+            remarked=found.remarked,
+            remarks=found.remarks,
             files=found.files,
             left_out_files=found.left_out_files,
         )

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from eagle3_assets.contract import TOKENIZED_PROMPTS
+from eagle3_assets.prompts.template_forms import CallForm, call_form, formed
 from eagle3_assets.tokens.profile_spec import MODES, Mode
 
 
@@ -93,21 +94,27 @@ def tokenize_rows(
         arguments: extra arguments of the template.
 
     Returns:
-        ``contract.TOKENIZED_PROMPTS``, one row per given row in the same order. A row that the template refuses has
-        status ``refused``, the template's words as reason, and no ids.
+        ``contract.TOKENIZED_PROMPTS``, one row per given row in the same order. A row that the template refuses, or
+        whose tool calls it would leave out, has status ``refused``, the reason, and no ids.
     """
+
+    def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
+        return render_text(
+            tokenizer, messages, tools, thinking=thinking, chat_template=chat_template, arguments=arguments
+        )
+
+    with_calls = rows["messages"].str.contains('"tool_calls":', literal=True)
+    form = call_form(render) if with_calls.any() else CallForm.OBJECT
     texts: list[str] = []
     reasons: list[str | None] = []
     for messages, tools in rows.select("messages", "tools").iter_rows():
+        turns = json.loads(messages)
+        if form is CallForm.DROPPED and any("tool_calls" in turn for turn in turns):
+            texts.append("")
+            reasons.append("the chat template leaves out the tool calls of earlier turns")
+            continue
         try:
-            text = render_text(
-                tokenizer,
-                json.loads(messages),
-                json.loads(tools) if tools else None,
-                thinking=thinking,
-                chat_template=chat_template,
-                arguments=arguments,
-            )
+            text = render(formed(turns, form), json.loads(tools) if tools else None)
         except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
             texts.append("")
             reasons.append(f"the chat template refused it: {type(error).__name__}: {error}")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
 from eagle3_assets.partitions import Partition, stable_rank
-from eagle3_assets.prompts.conversation import Dialogue, RefusedRowError
+from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import detect, read
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
 from eagle3_assets.prompts.sources import FileState, OpenSource, PromptSourceError, SourceFile, SourceRow, find
@@ -23,22 +23,22 @@ from eagle3_assets.prompts.sources.changes import unread
 from eagle3_assets.prompts.turns import conversation_id, history, turns_to_generate
 from eagle3_assets.tokens.safe_text import quoted
 
-__all__ = ["Accounts", "PromptRows", "PromptSourceError", "RefusedRow", "read_partition"]
+__all__ = ["Accounts", "NotedRow", "PromptRows", "PromptSourceError", "read_partition"]
 
 DETECTED_ROWS = 100
 """Rows of a file by which its format is found."""
 HOPELESS_ROWS = 10_000
 """Rows after which a file of which nothing could be read is given up; no more are held to find its format."""
-SHOWN_REFUSALS = 20
-"""Refused rows that are kept at hand; all of them go into the file beside the prompts."""
+SHOWN_ROWS = 20
+"""Refused rows that are kept at hand, and rows with remarks; all refused ones go into the file beside the prompts."""
 
 
 _Parsed = tuple[SourceRow, Any]
 """A row with its value, or with the ``RefusedRowError`` that says why it has none."""
 
 
-class RefusedRow(BaseModel):
-    """One row of a source that made no prompt."""
+class NotedRow(BaseModel):
+    """One row of a source, and why it made no prompt or what is to be said of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -92,8 +92,12 @@ class PromptRows:
     rows: pl.DataFrame
     """Columns of ``contract.PROMPTS``, in source order."""
     accounts: Accounts
-    refused: tuple[RefusedRow, ...]
-    """The first ``SHOWN_REFUSALS``."""
+    refused: tuple[NotedRow, ...]
+    """The first ``SHOWN_ROWS``."""
+    remarked: tuple[NotedRow, ...]
+    """The first ``SHOWN_ROWS`` rows of the partition that were read, but not as they may be meant."""
+    remarks: int
+    """How many such rows there are."""
     files: tuple[FileState, ...]
     """All that the source has, in reading order."""
     left_out_files: tuple[str, ...]
@@ -101,7 +105,7 @@ class PromptRows:
 
 
 def read_partition(
-    partition: Partition, trial_rows: int, refused: Callable[[RefusedRow], object] = lambda _: None
+    partition: Partition, trial_rows: int, refused: Callable[[NotedRow], object] = lambda _: None
 ) -> PromptRows:
     """Reads a dataset's source and keeps what belongs to one partition.
 
@@ -119,16 +123,26 @@ def read_partition(
     found = find(partition.dataset.source)
     files = tuple(reading.take(file) for file in found.files)
     rows = reading.chosen()
-    return PromptRows(rows, reading.accounts(rows), tuple(reading.refused), files, found.left_out)
+    return PromptRows(
+        rows,
+        reading.accounts(rows),
+        tuple(reading.refused),
+        tuple(reading.remarked),
+        reading.remarks,
+        files,
+        found.left_out,
+    )
 
 
 class _Reading:
     """One pass over a source for one partition."""
 
-    def __init__(self, partition: Partition, trial_rows: int, tell: Callable[[RefusedRow], object]) -> None:
+    def __init__(self, partition: Partition, trial_rows: int, tell: Callable[[NotedRow], object]) -> None:
         self._partition, self._dataset = partition, partition.dataset
         self._trial_rows, self._tell = trial_rows, tell
-        self.refused: list[RefusedRow] = []
+        self.refused: list[NotedRow] = []
+        self.remarked: list[NotedRow] = []
+        self.remarks = 0
         self._counts = dict.fromkeys(("rows", "skipped", "refused", "elsewhere", "left_out"), 0)
         self._kept = _Kept()
         # Of a sample or a trial, the conversations with the smallest ranks are wanted: others are let go on the way.
@@ -224,6 +238,11 @@ class _Reading:
         if first:
             already = f"its id {quoted(name)} is" if dialogue.source_id is not None else "the same conversation is"
             raise RefusedRowError(f"{already} {first}'s already")
+        if dialogue.remarks:
+            self.remarks += 1
+            if len(self.remarked) < SHOWN_ROWS:
+                said = "; ".join(dialogue.remarks)
+                self.remarked.append(NotedRow(source=row.file.name, row=row.number, reason=said))
         if self._kept.crowded:
             self._let_go()
 
@@ -245,9 +264,9 @@ class _Reading:
             self._counts["elsewhere"] += self._kept.drop("id", self._tried.bound)
 
     def _refuse(self, row: SourceRow, reason: str) -> None:
-        refused = RefusedRow(source=row.file.name, row=row.number, reason=reason)
+        refused = NotedRow(source=row.file.name, row=row.number, reason=reason)
         self._counts["refused"] += 1
-        if len(self.refused) < SHOWN_REFUSALS:
+        if len(self.refused) < SHOWN_ROWS:
             self.refused.append(refused)
         self._tell(refused)
 

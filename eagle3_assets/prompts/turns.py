@@ -5,7 +5,7 @@ What belongs here: choosing among the turns that are there. Not here: reading a 
 
 from eagle3_assets.config import Turns
 from eagle3_assets.identity import digest
-from eagle3_assets.prompts.conversation import Dialogue, Json, RefusedRowError
+from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 
 
 def turns_to_generate(dialogue: Dialogue, turns: Turns) -> list[int]:

@@ -53,7 +53,7 @@ BAD: list[tuple[bytes, str]] = [
     (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "is a part of type 'image_url'"),
     (b'{"messages": [{"role": "system", "content": "x"}]}', "no user message"),
     (b'{"messages": [{"role": "assistant", "content": "x"}]}', "no user message"),
-    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]}', "`tools[0]` must be"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"description": "f"}]}', "`tools[0]` must be"),
     (b'{"id": true, "messages": [{"role": "user", "content": "x"}]}', "`id` must be a string or a whole number"),
     (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is source.jsonl:1's already"),
     (b"[" * 5000, "nested too deeply"),
@@ -160,7 +160,8 @@ def test_nulls_are_absent_and_a_final_answer_is_generated_anew(tmp_path: Path) -
         {"role": "user", "content": "x"},
         {
             "role": "assistant",
-            "tool_calls": [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            "content": "",
+            "tool_calls": [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": {}}}],
         },
         {"role": "tool", "content": "result", "tool_call_id": "functions.f:0"},
     ]

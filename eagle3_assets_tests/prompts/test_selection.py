@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eagle3_assets.config import Dataset, SourceFormat
 from eagle3_assets.partitions import Partition, dataset_partitions
 from eagle3_assets.prompts.formats import FORMAT_NAMES
-from eagle3_assets.prompts.rows import PromptRows, PromptSourceError, RefusedRow, read_partition
+from eagle3_assets.prompts.rows import NotedRow, PromptRows, PromptSourceError, read_partition
 from eagle3_assets.prompts.sampling import Smallest
 
 TRIAL = 5
@@ -42,7 +42,9 @@ def taken(place: Path, **settings: Any) -> dict[str, PromptRows]:
     found = {p.key: read_partition(p, TRIAL) for p in partitions(place, **settings)}
     for key, one in found.items():
         assert one.accounts.unaccounted == 0, (key, one.accounts)
-        assert one.accounts.used == one.rows["conversation_id"].n_unique()
+        # Only our own prompts have several rows of one conversation.
+        several = "prompts" in {file.format for file in one.files}
+        assert several or one.accounts.used == one.rows["conversation_id"].n_unique()
         assert one.rows["sample_id"].is_unique().all()
     return found
 
@@ -160,7 +162,7 @@ def test_of_two_rows_with_one_id_the_second_is_refused_by_name(tmp_path: Path) -
     place = write(
         tmp_path, {"a.jsonl": [chat("x"), chat(None, text="t")], "b.jsonl": [chat(None, "ua", "t"), chat("x")]}
     )
-    told: list[RefusedRow] = []
+    told: list[NotedRow] = []
     found = read_partition(partitions(place)[0], TRIAL, told.append)
     assert list(found.refused) == told
     assert [str(refused) for refused in told] == [
@@ -171,7 +173,7 @@ def test_of_two_rows_with_one_id_the_second_is_refused_by_name(tmp_path: Path) -
 
 def test_only_the_first_refused_rows_are_kept_and_all_are_told(tmp_path: Path) -> None:
     place = write(tmp_path, {"a.jsonl": [chat("x"), *[b"{"] * 500]})
-    told: list[RefusedRow] = []
+    told: list[NotedRow] = []
     found = read_partition(partitions(place)[0], TRIAL, told.append)
     assert (len(told), found.accounts.refused, len(found.refused)) == (500, 500, 20)
 
@@ -201,4 +203,31 @@ def test_a_value_of_parquet_that_json_has_not_is_refused_by_row(tmp_path: Path) 
     pl.DataFrame([rows[0], broken, rows[2]]).write_parquet(tmp_path / "a.parquet")
     found = taken(tmp_path)["d"]
     assert found.rows["source_row"].to_list() == [1, 3]
-    assert "holds a value that JSON has not" in found.refused[0].reason
+    assert "holds nan, which JSON cannot say" in found.refused[0].reason
+
+
+def test_our_own_prompts_are_read_again_turn_by_turn(tmp_path: Path) -> None:
+    place = write(tmp_path / "chats", {"a.jsonl": [chat(f"c{i}", "suauaua") for i in range(30)]})
+    made = taken(place, turns="all")["d"].rows
+    (tmp_path / "ours").mkdir()
+    made.write_parquet(tmp_path / "ours" / "d.parquet")
+    for settings_ in ({}, {"shards": 3}, {"sample": 7}):
+        found = taken(tmp_path / "ours", **settings_)
+        rows = pl.concat([one.rows for key, one in found.items() if "trial" not in key]).sort("source_row")
+        assert not any(one.refused for one in found.values())
+        assert {file.format for file in found["d-trial"].files} == {"prompts"}
+        expected = made.filter(pl.col("conversation_id").is_in(rows["conversation_id"].to_list()))
+        same = ("sample_id", "messages", "tools")
+        assert rows.select(same).equals(expected.select(same))
+        assert rows["conversation_id"].n_unique() == settings_.get("sample", 30)
+        assert found["d-trial"].rows["conversation_id"].n_unique() == TRIAL
+
+
+def test_a_row_that_was_not_read_as_it_may_be_meant_is_used_and_named(tmp_path: Path) -> None:
+    rows = [{**chat("x", "uau"), "num_tokens": 5, "source": "s"}, {**chat("y", "uau"), "num_tokens": 5, "source": "s"}]
+    rows[1]["messages"][1]["content"] = "<think>never closed"
+    found = taken(write(tmp_path, {"a.jsonl": rows}), format="mixture-of-thoughts")["d"]
+    assert (found.remarks, found.accounts.used, found.accounts.refused) == (1, 2, 0)
+    [remark] = found.remarked
+    assert str(remark) == "a.jsonl:2: " + remark.reason
+    assert "the markup of its reasoning is not whole" in remark.reason

@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.prompts.conversation import RefusedRowError
+from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.sources import OpenSource, PromptSourceError, SourceFile, differences, find
 from eagle3_assets.prompts.sources.arrays import array_elements
 from eagle3_assets.strict_json import BYTE_ORDER_MARK

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eagle3_assets.config import Turns
-from eagle3_assets.prompts.conversation import Dialogue, RefusedRowError
+from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.turns import conversation_id, history, turns_to_generate
 
 ROLES = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}

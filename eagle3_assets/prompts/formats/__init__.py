@@ -1,52 +1,121 @@
-"""The formats of prompt datasets, by name.
+"""The formats prompt datasets come in: named, recognised by their keys, read into one normal form.
 
-What belongs here: telling a format, and a row of it as a dialogue. Not here: files, which turns are generated.
+What belongs here: the table of formats, reading by name, recognising. Not here: files, which turn is to be generated.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from eagle3_assets.prompts.conversation import Dialogue, RefusedRowError, from_openai
-
-FORMAT_NAMES: tuple[str, ...] = (
-    "openai",
-    "sharegpt",
-    "glaive",
-    "mixture-of-thoughts",
-    "openthoughts",
-    "alpaca",
-    "plain",
-    "prompts",
+from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
+from eagle3_assets.prompts.formats import (
+    alpaca,
+    glaive,
+    mixture_of_thoughts,
+    openai,
+    openthoughts,
+    own_prompts,
+    plain,
+    sharegpt,
 )
+
+_READERS: dict[str, Callable[[Any], Dialogue]] = {
+    "openai": openai.read,
+    "sharegpt": sharegpt.read,
+    "glaive": glaive.read,
+    "mixture-of-thoughts": mixture_of_thoughts.read,
+    "openthoughts": openthoughts.read,
+    "alpaca": alpaca.read,
+    "plain": plain.read,
+    "prompts": own_prompts.read,
+}
+
+FORMAT_NAMES: tuple[str, ...] = tuple(_READERS)
+
+# The first that recognises a row has it: narrow formats before those that they are made of.
+_RECOGNISED: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "prompts": own_prompts.recognises,
+    "glaive": glaive.recognises,
+    "mixture-of-thoughts": mixture_of_thoughts.recognises,
+    "openai": openai.recognises,
+    "openthoughts": openthoughts.recognises,
+    "sharegpt": sharegpt.recognises,
+    "alpaca": alpaca.recognises,
+    "plain": plain.recognises,
+}
+
+LOOKED_AT = 300
+"""Rows that :func:`detect` looks at."""
+
+
+def read(format: str, row: Any) -> Dialogue:  # noqa: A002, ANN401 - the config's word; parsed JSON
+    """Reads one parsed row.
+
+    Args:
+        format: one of :data:`FORMAT_NAMES`.
+        row: any JSON value, or a row of a parquet file as Python values.
+
+    Raises:
+        RefusedRowError: the row is none of this format; the text names the key and what is allowed there.
+        KeyError: there is no such format.
+    """
+    try:
+        return _READERS[format](row)
+    except RecursionError:
+        raise RefusedRowError("the row is nested too deeply") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What rows look like."""
+    """What the first rows of a source look like."""
 
-    format: str | None
-    """The name of the format; None where none fits."""
-    counts: dict[str, int]
-    """Rows of each format."""
+    counts: Mapping[str, int]
+    """Rows by the name of their format, the most frequent first."""
+    unknown: int
+    """Rows that no format recognises."""
+    unknown_keys: tuple[str, ...]
+    """The keys of the first such row."""
+
+    @property
+    def format(self) -> str | None:
+        """The one format of all recognised rows; None where there are several, or none."""
+        return next(iter(self.counts)) if len(self.counts) == 1 else None
 
     def report(self) -> str:
-        """What was found, in words."""
-        return ", ".join(f"{rows:,} rows like {name}" for name, rows in self.counts.items()) or "no row is like any"
-
-
-def read(format: str, row: Any) -> Dialogue:  # noqa: A002, ANN401 - parsed JSON
-    """A row as a dialogue.
-
-    Raises:
-        RefusedRowError: it is not a row of this format.
-    """
-    if format != "openai":
-        raise RefusedRowError(f"rows of the format {format} are not read yet")
-    return from_openai(row)
+        """What was found, in one sentence for a person."""
+        rows = sum(self.counts.values()) + self.unknown
+        if not rows:
+            return "no row to tell the format by"
+        found = ", ".join(f"{name} ({count})" for name, count in self.counts.items()) or "no known format"
+        keys = f" with the keys {', '.join(map(repr, self.unknown_keys))}" if self.unknown_keys else ""
+        unknown = f"; {self.unknown} in no known format, the first{keys or ' is no object'}" if self.unknown else ""
+        choice = "" if self.format else f"; name one of {', '.join(FORMAT_NAMES)}"
+        return f"of the first {rows} rows: {found}{unknown}{choice}"
 
 
 def detect(rows: Iterable[Any]) -> Detection:
-    """The format that rows are in."""
-    found = sum(isinstance(row, dict) and "messages" in row for row in rows)
-    return Detection("openai" if found else None, {"openai": found} if found else {})
+    """Tells the format of a source by the keys of its first rows.
+
+    Args:
+        rows: parsed rows; no more than :data:`LOOKED_AT` are taken.
+    """
+    counts: Counter[str] = Counter()
+    unknown: list[Any] = []
+    for row in islice(rows, LOOKED_AT):
+        name = _name(row)
+        if name is None:
+            unknown.append(row)
+        else:
+            counts[name] += 1
+    keys = tuple(str(key)[:40] for key in islice(unknown[0], 12)) if unknown and isinstance(unknown[0], dict) else ()
+    return Detection(dict(counts.most_common()), len(unknown), keys)
+
+
+def _name(row: Any) -> str | None:  # noqa: ANN401 - parsed JSON
+    if isinstance(row, str):
+        return "plain"
+    if not isinstance(row, dict):
+        return None
+    return next((name for name, recognises in _RECOGNISED.items() if recognises(row)), None)

@@ -22,7 +22,7 @@ import polars as pl
 from eagle3_assets.frames import batches
 from eagle3_assets.interchange import MAX_LINE_BYTES, InterchangeError, TooLong, numbered_lines
 from eagle3_assets.packed import DAMAGED, unpacked
-from eagle3_assets.prompts.conversation import RefusedRowError
+from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.sources.arrays import ArrayError, array_elements
 from eagle3_assets.prompts.sources.changes import FileState
 from eagle3_assets.prompts.sources.places import PromptSourceError, SourceFile

@@ -1,0 +1,60 @@
+"""ShareGPT's conversations: ``{id?, conversations: [{from, value}], system?, tools?}``.
+
+``from`` is spelled in many ways (human, gpt, chatgpt, bing, bard, observation, ...), and may be ``role`` with
+``content``. A turn ``function_call`` is the assistant's: its value is JSON, ``{name, arguments}`` or a list of these
+for parallel calls, as LLaMA-Factory has it. The dumps of ShareGPT itself, OpenHermes, SlimOrca and most sets made for
+LLaMA-Factory or Axolotl have this shape.
+"""
+
+from typing import Any
+
+from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
+from eagle3_assets.prompts.formats.messages import dialogue, message, message_list
+from eagle3_assets.prompts.formats.values import from_text, kind, object_row, only_one
+from eagle3_assets.tokens.safe_text import quoted
+
+KEYS = ("conversations", "conversation")
+CALL = "call"
+SPELLINGS = {
+    "system": ("system", "developer"),
+    "user": ("human", "user", "prompter"),
+    "assistant": ("gpt", "assistant", "bot", "chatbot", "chatgpt", "bing", "bard", "claude", "model", "ai"),
+    CALL: ("function_call", "function-call", "tool_call", "tool-call"),
+    "tool": ("tool", "observation", "function", "function_response", "function-response", "tool_response", "ipython"),
+}
+_ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
+
+
+def recognises(row: Json) -> bool:
+    """Whether the row's keys are this format's."""
+    return any(row.get(key) is not None for key in KEYS)
+
+
+def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
+    """Reads one row; see :func:`formats.read`."""
+    row = object_row(row, KEYS[0])
+    return dialogue(row, normal_messages(row))
+
+
+def normal_messages(row: Json) -> list[Json]:
+    """The row's turns as messages in their normal form."""
+    turns = message_list(only_one(row, KEYS), KEYS[0])
+    return [_message(turn, f"{KEYS[0]}[{i}]") for i, turn in enumerate(turns)]
+
+
+def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
+    if not isinstance(turn, dict):
+        raise RefusedRowError(f"`{where}` is {kind(turn)}, not an object with `from` and `value`")
+    spelled = only_one(turn, ("from", "role", "user"), f"{where}.")
+    role = _ROLES.get(spelled.strip().lower()) if isinstance(spelled, str) else None
+    if role is None:
+        raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(_ROLES)}")
+    value = only_one(turn, ("value", "content", "text"), f"{where}.")
+    others = {key: item for key, item in turn.items() if key not in ("from", "user", "value", "text")}
+    if role != CALL:
+        return message({**others, "role": role, "content": value}, where)
+    if value is None or value == "":
+        raise RefusedRowError(f"`{where}.value` is missing: there is no call in it")
+    calls = from_text(value, f"{where}.value")
+    called = {"role": "assistant", "content": None, "tool_calls": calls if isinstance(calls, list) else [calls]}
+    return message(others | called, where)

@@ -1,0 +1,534 @@
+"""Every kind's usual rows, and the odd ones: each accepted rightly or refused by name."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eagle3_assets.contract import PROMPTS
+from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
+from eagle3_assets.prompts.formats import FORMAT_NAMES, LOOKED_AT, detect, read
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+USER = {"role": "user", "content": "Cold in Oslo?"}
+CALL = {"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}
+CALLING = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+RESULT = {"role": "tool", "content": "-3"}
+ANSWER = {"role": "assistant", "content": "Yes."}
+
+
+def openai(*messages: Any, **row: Any) -> dict[str, Any]:
+    return {"messages": list(messages), **row}
+
+
+def sharegpt(*turns: tuple[str, Any], **row: Any) -> dict[str, Any]:
+    return {"conversations": [{"from": role, "value": value} for role, value in turns], **row}
+
+
+def without_tools(system: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": "system", "content": system}, *messages]
+
+
+GLAIVE = {
+    "system": "SYSTEM: You are a helpful assistant with access to the following functions. Use them if required -\n"
+    + json.dumps(WEATHER["function"], indent=4)
+    + "\n"
+    + json.dumps({"name": "now", "description": "The time"}, indent=4)
+    + "\n",
+    "chat": "USER: Cold in\n\n  Oslo?\n\n\nASSISTANT: Let me see. <functioncall> "
+    """{"name": "get_weather", "arguments": '{"city": "Land\\'s End"}'} <|endoftext|>\n\n\n"""
+    'FUNCTION RESPONSE: {"degrees": -3}\n\n\nASSISTANT: Yes.\n\n- very <|endoftext|>\n\n\n',
+}
+
+ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
+    "openai": ("openai", openai(USER, CALLING, RESULT, ANSWER, tools=[WEATHER]), [USER, CALLING, RESULT, ANSWER], []),
+    "openai, arguments as text, content null": (
+        "openai",
+        openai(
+            USER,
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
+                ],
+            },
+            RESULT,
+        ),
+        [USER, CALLING, RESULT],
+        [],
+    ),
+    "openai, arguments that are no object stay what a model wrote": (
+        "openai",
+        openai(USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"city": "Os'}}]}),
+        [
+            USER,
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": '{"city": "Os'}}],
+            },
+        ],
+        [],
+    ),
+    "openai, no arguments": (
+        "openai",
+        openai(USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}),
+        [
+            USER,
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}],
+            },
+        ],
+        [],
+    ),
+    "openai, the older function_call and function": (
+        "openai",
+        openai(
+            USER,
+            {
+                "role": "assistant",
+                "content": None,
+                "function_call": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
+            },
+            {"role": "function", "name": "get_weather", "content": "-3"},
+            functions=[WEATHER["function"]],
+        ),
+        [USER, CALLING, {**RESULT, "name": "get_weather"}],
+        [],
+    ),
+    "openai, parquet: JSON text": (
+        "openai",
+        {"messages": json.dumps([USER, ANSWER]), "tools": json.dumps([WEATHER])},
+        [USER, ANSWER],
+        [],
+    ),
+    "openai, parquet: structs filled with nulls": (
+        "openai",
+        {
+            "messages": [
+                {**USER, "tool_calls": None, "name": None, "reasoning_content": None},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "reasoning_content": None,
+                    "tool_calls": [
+                        {
+                            "id": None,
+                            "type": "function",
+                            "function": {"name": "get_weather", "arguments": {"city": "Oslo", "company": None}},
+                        }
+                    ],
+                },
+                {**RESULT, "tool_calls": []},
+            ],
+            "images": [],
+            "tools": None,
+        },
+        [USER, CALLING, RESULT],
+        [],
+    ),
+    "openai, a null in JSON text is the model's own": (
+        "openai",
+        openai(USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"a": null}'}}]}),
+        [
+            USER,
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"a": None}}}],
+            },
+        ],
+        [],
+    ),
+    "openai, developer, reasoning, text parts, a result as an object": (
+        "openai",
+        openai(
+            {"role": "developer", "content": "Be kind."},
+            {"role": "user", "content": [{"type": "text", "text": "Cold "}, {"type": "text", "text": "in Oslo?"}]},
+            {**CALLING, "reasoning": "I ask."},
+            {"role": "tool", "tool_call_id": "functions.get_weather:0", "content": {"degrees": -3}},
+        ),
+        [
+            {"role": "system", "content": "Be kind."},
+            USER,
+            {**CALLING, "reasoning_content": "I ask."},
+            {"role": "tool", "content": '{"degrees": -3}', "tool_call_id": "functions.get_weather:0"},
+        ],
+        [],
+    ),
+    "openai, a prompt as a list of messages, system beside": (
+        "openai",
+        {"prompt": [USER], "system": "Be kind."},
+        without_tools("Be kind.", USER),
+        [],
+    ),
+    "openai, assistant first": ("openai", openai(ANSWER, USER), [ANSWER, USER], []),
+    "openai, two user turns": ("openai", openai(USER, USER), [USER, USER], []),
+    "openai, notes about a message": ("openai", openai({**USER, "timestamp": "now", "weight": 1}), [USER], []),
+    "openai, reasoning markup stays": (
+        "openai",
+        openai(USER, {"role": "assistant", "content": "<think>a</think>b"}),
+        [USER, {"role": "assistant", "content": "<think>a</think>b"}],
+        [],
+    ),
+    "sharegpt": (
+        "sharegpt",
+        sharegpt(
+            ("human", "Cold in Oslo?"),
+            ("function_call", '{"name": "get_weather", "arguments": {"city": "Oslo"}}'),
+            ("observation", "-3"),
+            ("gpt", "Yes."),
+            system="Be kind.",
+            tools=json.dumps([WEATHER["function"]]),
+        ),
+        without_tools("Be kind.", USER, CALLING, RESULT, ANSWER),
+        [],
+    ),
+    "sharegpt, two calls at once": (
+        "sharegpt",
+        sharegpt(("user", "Cold in Oslo?"), ("function_call", [CALL["function"], CALL["function"]])),
+        [USER, {**CALLING, "tool_calls": [CALL, CALL]}],
+        [],
+    ),
+    "sharegpt, role and content": ("sharegpt", {"conversations": [USER, ANSWER]}, [USER, ANSWER], []),
+    "glaive": (
+        "glaive",
+        GLAIVE,
+        without_tools(
+            "You are a helpful assistant.",
+            {"role": "user", "content": "Cold in\n\n  Oslo?"},
+            {
+                "role": "assistant",
+                "content": "Let me see.",
+                "tool_calls": [
+                    {"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Land's End"}}}
+                ],
+            },
+            {"role": "tool", "content": '{"degrees": -3}'},
+            {"role": "assistant", "content": "Yes.\n\n- very"},
+        ),
+        [],
+    ),
+    "glaive, no functions, sound JSON": (
+        "glaive",
+        {
+            "system": "SYSTEM: You are a helpful assistant, with no access to external functions.",
+            "chat": 'USER: Cold in Oslo?\n\n\nASSISTANT: <functioncall> {"name": "get_weather", "arguments": '
+            '{"city": "Oslo"}}\n\n\nFUNCTION RESPONSE: -3',
+        },
+        without_tools("You are a helpful assistant, with no access to external functions.", USER, CALLING, RESULT),
+        [],
+    ),
+    "mixture-of-thoughts": (
+        "mixture-of-thoughts",
+        openai(USER, {"role": "assistant", "content": "<think>\nWinter,\n\nso.\n</think>\n\nYes."}, num_tokens=9),
+        [USER, {**ANSWER, "reasoning_content": "Winter,\n\nso."}],
+        [],
+    ),
+    "mixture-of-thoughts, reasoning cut off": (
+        "mixture-of-thoughts",
+        openai(USER, {"role": "assistant", "content": "<think>\nWinter"}, num_tokens=9),
+        [USER, {"role": "assistant", "content": "<think>\nWinter"}],
+        ["message 2: the markup of its reasoning is not whole, all of it stays in the content"],
+    ),
+    "mixture-of-thoughts, the words inside": (
+        "mixture-of-thoughts",
+        openai(USER, {"role": "assistant", "content": "<think>a <think> b</think>Yes."}),
+        [USER, {"role": "assistant", "content": "<think>a <think> b</think>Yes."}],
+        ["message 2: the markup of its reasoning is not whole, all of it stays in the content"],
+    ),
+    "openthoughts": (
+        "openthoughts",
+        sharegpt(
+            ("user", "Cold in Oslo?"),
+            (
+                "assistant",
+                "<|begin_of_thought|>\n\nWinter.\n\n<|end_of_thought|>\n\n"
+                "<|begin_of_solution|>\n\nYes.\n\n<|end_of_solution|>",
+            ),
+            system="Think in two sections.",
+        ),
+        without_tools("Think in two sections.", USER, {**ANSWER, "reasoning_content": "Winter."}),
+        [],
+    ),
+    "openthoughts, a solution without end": (
+        "openthoughts",
+        sharegpt(("user", "x"), ("assistant", "<|begin_of_thought|>a<|end_of_thought|><|begin_of_solution|>b")),
+        [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "<|begin_of_thought|>a<|end_of_thought|><|begin_of_solution|>b"},
+        ],
+        ["message 2: the markup of its reasoning is not whole, all of it stays in the content"],
+    ),
+    "alpaca": (
+        "alpaca",
+        {
+            "instruction": "Translate.",
+            "input": "Ja.",
+            "output": "Yes.",
+            "history": [["Hi", "Hello"]],
+            "system": "Be kind.",
+        },
+        without_tools(
+            "Be kind.",
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello"},
+            {"role": "user", "content": "Translate.\nJa."},
+            ANSWER,
+        ),
+        [],
+    ),
+    "alpaca, no input": ("alpaca", {"instruction": "Cold in Oslo?", "input": "", "output": ""}, [USER], []),
+    "plain, a text": ("plain", "Cold in Oslo?", [USER], []),
+    "plain, an object": ("plain", {"question": "Cold in Oslo?", "answer": "Yes."}, [USER], []),
+    "prompts": (
+        "prompts",
+        {
+            **dict.fromkeys(PROMPTS),
+            "sample_id": "c:1:0",
+            "conversation_id": "c",
+            "messages": json.dumps([USER]),
+            "tools": json.dumps([WEATHER]),
+        },
+        [USER],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_a_row_comes_in_its_normal_form(name: str) -> None:
+    kind, row, messages, remarks = ACCEPTED[name]
+    found = read(kind, row)
+    assert found.messages == messages
+    assert list(found.remarks) == remarks
+
+
+@pytest.mark.parametrize("name", [name for name in ACCEPTED if "null in JSON text" not in name])
+def test_the_normal_form_reads_as_itself(name: str) -> None:
+    kind, row, *_ = ACCEPTED[name]
+    found = read(kind, row)
+    again = read("openai", {"messages": found.messages, "tools": found.tools})
+    assert (again.messages, again.tools) == (found.messages, found.tools)
+
+
+def test_every_format_has_rows_here() -> None:
+    assert {kind for kind, *_ in ACCEPTED.values()} == set(FORMAT_NAMES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openai", "openai, the older function_call and function", "openai, parquet: JSON text", "sharegpt", "prompts"],
+)
+def test_tools_come_in_openais_shape(name: str) -> None:
+    kind, row, *_ = ACCEPTED[name]
+    assert read(kind, row).tools == [WEATHER]
+
+
+def test_glaives_functions_become_tools() -> None:
+    now = {"name": "now", "description": "The time", "parameters": {"type": "object", "properties": {}}}
+    assert read("glaive", GLAIVE).tools == [WEATHER, {"type": "function", "function": now}]
+
+
+IMAGE = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]}
+MARK = "USER: x\n\n\nASSISTANT: "
+
+NO_MESSAGES: list[dict[str, Any]] = [openai(), {"messages": {}}, {"messages": "[]"}]
+
+REFUSED: list[tuple[str, Any, str]] = [
+    *((kind, row, "the row is") for kind in FORMAT_NAMES for row in (None, 1, True, [], ["x"])),
+    *((kind, {}, "missing") for kind in ("openai", "sharegpt", "mixture-of-thoughts", "openthoughts", "prompts")),
+    *((kind, "x", "the row is text") for kind in FORMAT_NAMES if kind != "plain"),
+    *(("openai", row, "must be a non-empty list") for row in NO_MESSAGES),
+    ("openai", {"messages": "[{]"}, "`messages` is not JSON"),
+    ("openai", openai({"role": "system", "content": "x"}), "no user message"),
+    ("openai", openai(ANSWER), "no user message"),
+    ("openai", openai(USER, RESULT), "message 2 is a tool's result, and no call stands before it"),
+    ("openai", openai(USER, CALLING, USER, RESULT), "message 4 is a tool's result"),
+    ("openai", openai({"role": "critic", "content": "x"}), "`messages[0].role` is 'critic'; known: system, developer"),
+    ("openai", openai({"role": ["user"], "content": "x"}), "`messages[0].role` is ['user']"),
+    ("openai", openai("hello"), "`messages[0]` is text, not an object"),
+    ("openai", openai({"role": "user"}), "`messages[0].content` is missing"),
+    ("openai", openai({"role": "user", "content": 3}), "`messages[0].content` is a number, not text"),
+    ("openai", openai(USER, {"role": "assistant", "content": None}), "`messages[1].content` is missing"),
+    ("openai", openai(IMAGE), "is a part of type 'image_url'; only text parts are supported"),
+    ("openai", openai({**USER, "images": ["x.png"]}), "`messages[0].images` is there: only text is supported"),
+    ("openai", openai(USER, videos=["x.mp4"]), "`videos` is there: only text is supported"),
+    ("openai", openai({**USER, "refusal": "No."}), "`messages[0]` has 'refusal', which is not known and would be lost"),
+    ("openai", openai({**USER, "tool_calls": [CALL]}), "has tool calls, which only the assistant makes"),
+    ("openai", openai({**USER, "reasoning": "x"}), "has reasoning, which only the assistant does"),
+    ("openai", openai({**USER, "name": ["x"]}), "`messages[0].name` is a list"),
+    ("openai", openai(USER, {**ANSWER, "reasoning": "x", "reasoning_content": "y"}), "are both there and differ"),
+    ("openai", openai(USER, {**CALLING, "function_call": CALL["function"]}), "both `tool_calls` and `function_call`"),
+    ("openai", openai(USER, {**CALLING, "tool_calls": "x"}), "`messages[1].tool_calls` is not JSON"),
+    ("openai", openai(USER, {**CALLING, "tool_calls": {"a": 1}}), "`messages[1].tool_calls` is an object, not a list"),
+    ("openai", openai(USER, {**CALLING, "tool_calls": [{"function": {}}]}), "must be an object with `function.name`"),
+    ("openai", openai(USER, {**CALLING, "tool_calls": [{"name": " "}]}), "must be a name"),
+    ("openai", openai(USER, {**CALLING, "tool_calls": [{"name": "f", "arguments": [1]}]}), "is a list, not an object"),
+    ("openai", openai(USER, {**CALLING, "tool_calls": [{"type": "custom", "name": "f"}]}), "only calls of functions"),
+    (
+        "openai",
+        openai(USER, {**CALLING, "tool_calls": [{"name": "f", "arguments": {"x": float("nan")}}]}),
+        "holds nan, which JSON cannot say",
+    ),
+    ("openai", openai(USER, id=1.5), "`id` must be a string or a whole number, not a number"),
+    ("openai", openai(USER, id=" "), "`id` must be printable text"),
+    ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
+    ("openai", openai(USER, tools=[WEATHER], functions=[CALL]), "`tools` and `functions` are both there and differ"),
+    ("sharegpt", sharegpt(), "`conversations` must be a non-empty list"),
+    ("sharegpt", sharegpt(("alien", "x")), "`conversations[0].from` is 'alien'; known: system, developer, human"),
+    ("sharegpt", sharegpt(("system", "x")), "no user message"),
+    ("sharegpt", sharegpt(("human", None)), "`conversations[0].content` is missing"),
+    ("sharegpt", sharegpt(("human", "x"), ("observation", "y")), "no call stands before it"),
+    (
+        "sharegpt",
+        sharegpt(("human", "x"), ("function_call", "get_weather(Oslo)")),
+        "`conversations[1].value` is not JSON",
+    ),
+    ("sharegpt", sharegpt(("human", "x"), ("function_call", "")), "there is no call in it"),
+    ("sharegpt", sharegpt(("human", "x"), ("function_call", "{}")), "must be an object with `function.name`"),
+    ("sharegpt", sharegpt(("human", "<image>x"), image="x.png"), "`image` is there: only text is supported"),
+    ("sharegpt", {"conversations": [{"from": "human", "value": "x", "content": "y"}]}, "both there and differ"),
+    ("sharegpt", {"conversations": [{"from": "human", "value": "x", "quote": "y"}]}, "has 'quote', which is not known"),
+    ("glaive", {"system": "", "chat": ""}, "`chat` does not begin with USER:"),
+    ("glaive", {"system": "", "chat": "Hello USER: x"}, "`chat` does not begin with USER:"),
+    ("glaive", {"system": "", "chat": "ASSISTANT: x"}, "no user message"),
+    ("glaive", {"system": "", "chat": "USER: x\nASSISTANT: y"}, "turn 1 of `chat` is followed by a role's name"),
+    ("glaive", {"system": "", "chat": MARK + "a <|endoftext|> b"}, "turn 2 of `chat` has <|endoftext|> inside"),
+    ("glaive", {"system": "", "chat": MARK + "<functioncall> get_weather()"}, "turn 2 of `chat`: `call` is not JSON"),
+    ("glaive", {"system": "", "chat": MARK + "<functioncall> {}"}, "must be an object with `function.name`"),
+    (
+        "glaive",
+        {"system": "", "chat": MARK + """<functioncall> {"name": "f", "arguments": '{"a": True}'}"""},
+        "the arguments of its call are no JSON object: '{\"a\": True}'",
+    ),
+    ("glaive", {"system": "SYSTEM: Use -\n{'name': 'f'}", "chat": "USER: x"}, "lists a function that is no JSON"),
+    ("glaive", {"system": "SYSTEM: Use -\n{}", "chat": "USER: x"}, "`tools[0]` must be"),
+    ("mixture-of-thoughts", openai(num_tokens=1), "must be a non-empty list"),
+    ("openthoughts", sharegpt(("gpt", "<think>a</think>b")), "no user message"),
+    ("alpaca", {"instruction": "", "input": " "}, "`instruction` and `input` are empty"),
+    ("alpaca", {"instruction": None}, "`instruction` is missing, not text"),
+    ("alpaca", {"instruction": "x", "input": 3}, "`input` is a number, not text"),
+    ("alpaca", {"instruction": "x", "history": [["a"]]}, "`history[0]` is no pair of texts"),
+    ("alpaca", {"instruction": "x", "history": "a"}, "`history` is not JSON"),
+    ("plain", " \n", "the prompt is empty"),
+    ("plain", {"headline": "x"}, "no prompt: one of `prompt`, `text`"),
+    ("plain", {"prompt": "x", "text": "y"}, "`prompt` and `text` are both there and differ"),
+    ("plain", {"prompt": ["x"]}, "`prompt` is a list, not text"),
+    ("plain", {"question": "x", "choices": ["a", "b"]}, "`choices` is there, which a plain prompt would lose"),
+    ("plain", {"prompt": "x", "audio": {"bytes": "x"}}, "`audio` is there: only text is supported"),
+]
+
+
+@pytest.mark.parametrize(("kind", "row", "reason"), REFUSED)
+def test_an_odd_row_is_refused_by_name(kind: str, row: Any, reason: str) -> None:
+    with pytest.raises(RefusedRowError) as refusal:
+        read(kind, row)
+    assert reason in str(refusal.value)
+    assert len(str(refusal.value)) < 400
+
+
+def one_message(kind: str, text: str) -> tuple[Any, Dialogue]:
+    row: Any = {
+        "openai": openai({"role": "user", "content": text}, id=7),
+        "sharegpt": sharegpt(("human", text), id=7),
+        "glaive": {"id": 7, "chat": f"USER: {text}\n\n\nASSISTANT: y <|endoftext|>"},
+        "mixture-of-thoughts": openai({"role": "user", "content": text}, id=7, num_tokens=1),
+        "openthoughts": sharegpt(("human", text), ("gpt", "<think>a</think>b"), id=7),
+        "alpaca": {"id": 7, "instruction": text},
+        "plain": {"id": 7, "prompt": text},
+        "prompts": {**dict.fromkeys(PROMPTS), "conversation_id": 7, "messages": [{"role": "user", "content": text}]},
+    }[kind]
+    return row, read(kind, row)
+
+
+@pytest.mark.parametrize("kind", FORMAT_NAMES)
+@pytest.mark.parametrize("text", ["x\r\n\ty \u200d\U0001f600", "A\n" * 500_000 + "z"], ids=["odd characters", "1 MB"])
+def test_a_text_is_kept_to_the_letter_and_an_id_may_be_a_number(kind: str, text: str) -> None:
+    row, found = one_message(kind, text)
+    assert found.messages[0] == {"role": "user", "content": text}
+    assert found.source_id == "7"
+    assert detect([row]).format == kind
+
+
+def test_a_deeply_nested_schema_is_taken_or_refused() -> None:
+    parameters: Any = {"type": "dict", "properties": {"leaf": {"type": "float"}}}
+    for _ in range(60):
+        parameters = {"type": "dict", "properties": {"inner": parameters}}
+    [tool] = read("openai", openai(USER, tools=[{"name": "f", "parameters": parameters}])).tools or []
+    assert "dict" not in json.dumps(tool)
+    assert json.dumps(tool).count('"object"') == 61
+    for _ in range(5000):
+        parameters = {"items": parameters}
+    with pytest.raises(RefusedRowError, match="the row is nested too deeply"):
+        read("openai", openai(USER, tools=[{"name": "f", "parameters": parameters}]))
+    with pytest.raises(RefusedRowError, match="`tools` is nested too deeply"):
+        read("openai", openai(USER, tools="[" * 5000))
+
+
+def test_an_unknown_format_is_no_row_to_refuse() -> None:
+    with pytest.raises(KeyError):
+        read("vicuna", {})
+
+
+@pytest.mark.parametrize("name", [name for name in ACCEPTED if "reasoning" not in name and "inside" not in name])
+def test_a_format_is_recognised(name: str) -> None:
+    kind, row, *_ = ACCEPTED[name]
+    found = detect([row] * 3)
+    assert found.format == kind
+    assert found.report() == f"of the first 3 rows: {kind} (3)"
+
+
+def test_a_mixed_or_unknown_source_is_never_guessed() -> None:
+    mixed = detect([openai(USER), openai(USER), sharegpt(("human", "x")), {"headline": "x"}, 3])
+    assert mixed.format is None
+    assert mixed.counts == {"openai": 2, "sharegpt": 1}
+    assert mixed.report() == (
+        "of the first 5 rows: openai (2), sharegpt (1); 2 in no known format, the first with the keys 'headline'; "
+        f"name one of {', '.join(FORMAT_NAMES)}"
+    )
+    assert detect([]).report() == "no row to tell the format by"
+    assert (
+        detect([[1]]).report().startswith("of the first 1 rows: no known format; 1 in no known format, the first is no")
+    )
+    few = detect([openai(USER), {"headline": "x"}])
+    assert few.format == "openai"
+    assert "1 in no known format, the first with the keys 'headline'" in few.report()
+
+
+def test_only_the_first_rows_are_looked_at() -> None:
+    rows = iter([openai(USER)] * (LOOKED_AT + 5))
+    assert detect(rows).counts == {"openai": LOOKED_AT}
+    assert len(list(rows)) == 5
+
+
+EXAMPLES = re.findall(
+    r"### `(.*?)`\n.*?```json\n(.*?)```\n\nbecomes\n\n```json\n(.*?)```",
+    (ROOT / "docs" / "prompt-formats.md").read_text(encoding="utf-8"),
+    re.DOTALL,
+)
+
+
+def test_every_format_has_an_example_in_the_docs() -> None:
+    assert tuple(name for name, *_ in EXAMPLES) == FORMAT_NAMES
+
+
+@pytest.mark.parametrize(("name", "row", "becomes"), EXAMPLES, ids=[name for name, *_ in EXAMPLES])
+def test_an_example_of_the_docs_becomes_what_they_say(name: str, row: str, becomes: str) -> None:
+    found = read(name, json.loads(row))
+    assert {"messages": found.messages, "tools": found.tools} == {"tools": None, **json.loads(becomes)}
+    assert detect([json.loads(row)]).format == name

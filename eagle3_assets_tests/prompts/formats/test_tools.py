@@ -1,0 +1,157 @@
+"""Tool schemas: every usual shape becomes OpenAI's, with JSON Schema's types at every depth."""
+
+import json
+from typing import Any
+
+import pytest
+
+from eagle3_assets.prompts.dialogue import RefusedRowError
+from eagle3_assets.prompts.formats.tools import schema, tools
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA}
+TOOL = {"type": "function", "function": FUNCTION}
+BARE = {"name": "f", "description": "d"}
+
+SHAPES: dict[str, Any] = {
+    "OpenAI": [TOOL],
+    "one alone": TOOL,
+    "bare": [FUNCTION],
+    "bare with a type": [{"type": "function", **FUNCTION}],
+    "one alone, bare": FUNCTION,
+    "JSON text": json.dumps([FUNCTION]),
+    "a list of JSON texts": [json.dumps(TOOL)],
+    "Anthropic": [{**BARE, "input_schema": SCHEMA}],
+    "MCP": [{**BARE, "inputSchema": SCHEMA}],
+    "Gemini": [{"function_declarations": [{**BARE, "parameters": {**SCHEMA, "type": "OBJECT"}}]}],
+    "Gemini, camel case, alone": {"functionDeclarations": [FUNCTION]},
+    "keyed by name": {"f": {"description": "d", "parameters": SCHEMA}},
+    "keyed by name, whole tools": {"f": TOOL},
+    "parameters as JSON text": [{**BARE, "parameters": json.dumps(SCHEMA)}],
+    "nulls that Arrow filled in": [
+        {"type": "function", "function": {**FUNCTION, "strict": None, "parameters": {**SCHEMA, "$defs": None}}}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_shape_becomes_openais(name: str) -> None:
+    found = tools(SHAPES[name], "tools")
+    assert found == [TOOL]
+    assert list(found[0]["function"]) == list(FUNCTION)
+
+
+@pytest.mark.parametrize("none", [None, "", " ", [], {}, "[]", "{}", "null"])
+def test_no_tools_are_none(none: Any) -> None:
+    assert tools(none, "tools") is None
+
+
+@pytest.mark.parametrize("parameters", [None, {}, "", "{}"])
+def test_missing_parameters_are_an_empty_object(parameters: Any) -> None:
+    [tool] = (
+        tools(
+            [
+                {**BARE, "parameters": parameters},
+            ],
+            "tools",
+        )
+        or []
+    )
+    assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+def test_what_else_a_function_says_stays_in_its_order() -> None:
+    function = {"strict": True, **FUNCTION, "response": {"type": "dict"}}
+    [tool] = tools([function], "tools") or []
+    assert json.dumps(tool["function"]) == json.dumps(function)
+
+
+def test_parameters_without_a_schema_around_them() -> None:
+    given = {"where": {"description": "d", "type": "str", "default": ""}, "type": {"type": "int, optional"}}
+    [tool] = tools([{"name": "f", "parameters": given}], "tools") or []
+    properties = {"where": {"description": "d", "type": "string", "default": ""}, "type": {"type": "integer"}}
+    assert tool["function"]["parameters"] == {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ("dict", {"type": "object"}),
+        ("HashMap", {"type": "object"}),
+        ("tuple", {"type": "array"}),
+        ("ArrayList", {"type": "array"}),
+        ("float", {"type": "number"}),
+        ("String", {"type": "string"}),
+        ("STRING", {"type": "string"}),
+        ("bool", {"type": "boolean"}),
+        ("long", {"type": "integer"}),
+        ("any", {}),
+        ("str, optional", {"type": "string"}),
+        ("Optional[int]", {"type": "integer"}),
+        ("List[float]", {"type": "array", "items": {"type": "number"}}),
+        ("Tuple[int, str]", {"type": "array"}),
+        ("Dict[str, int]", {"type": "object"}),
+        ("list[any]", {"type": "array"}),
+        (["dict", "null"], {"type": ["object", "null"]}),
+        ("Callable", {"type": "Callable"}),
+        ("List[", {"type": "List["}),
+    ],
+)
+def test_types_are_json_schemas(given: Any, right: dict[str, Any]) -> None:
+    assert schema({"type": given}) == right
+
+
+def test_types_at_every_depth_and_properties_called_type() -> None:
+    given = {
+        "type": "dict",
+        "properties": {
+            "type": {"type": "float", "enum": ["dict", "float"], "default": "float"},
+            "pairs": {"type": "tuple", "items": {"type": "dict", "additionalProperties": {"type": "float"}}},
+            "either": {"anyOf": [{"type": "float"}, {"type": "tuple", "items": [{"type": "float"}]}]},
+        },
+        "$defs": {"x": {"type": "dict"}},
+        "additionalProperties": False,
+    }
+    assert schema(given) == {
+        "type": "object",
+        "properties": {
+            "type": {"type": "number", "enum": ["dict", "float"], "default": "float"},
+            "pairs": {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "number"}}},
+            "either": {"anyOf": [{"type": "number"}, {"type": "array", "items": [{"type": "number"}]}]},
+        },
+        "$defs": {"x": {"type": "object"}},
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (3, "`tools` is a number, not a list of tools"),
+        ("[{]", "`tools` is not JSON"),
+        ("get_weather", "`tools` is not JSON"),
+        (["f"], "`tools[0]` is not JSON"),
+        ([3], "`tools[0]` is a number, not a tool"),
+        (
+            [TOOL, {"description": "d"}],
+            "`tools[1]` must be {type: function, function: {name, description, parameters}}",
+        ),
+        ([{"name": " "}], "`tools[0]` must be"),
+        ([{"type": "web_search"}], "`tools[0].type` is 'web_search'; only functions are supported"),
+        ([{"name": "f", "parameters": [1]}], "`tools[0].parameters` is a list, not a JSON schema"),
+        ([{"name": "f", "parameters": "x"}], "`tools[0].parameters` is not JSON"),
+        (
+            [{"name": "f", "parameters": {}, "input_schema": SCHEMA}],
+            "`tools[0].parameters` and `tools[0].input_schema`",
+        ),
+        ({"f": "d"}, "is text, not a tool's description"),
+        (
+            [{"name": "f", "parameters": {"type": "object", "default": float("inf")}}],
+            "holds inf, which JSON cannot say",
+        ),
+    ],
+)
+def test_what_is_no_tool_is_refused_by_name(given: Any, reason: str) -> None:
+    with pytest.raises(RefusedRowError) as refusal:
+        tools(given, "tools")
+    assert reason in str(refusal.value)
