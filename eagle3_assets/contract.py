@@ -135,13 +135,13 @@ SCHEMAS: dict[str, pl.Schema] = {
 COLUMN_MEANINGS: dict[str, str] = {
     "sample_id": "conversation, turn and sample index: unique in a dataset",
     "conversation_id": "the source's id, or a hash of the conversation's content",
-    "turn": "index of the assistant turn to generate among the conversation's messages; in length_statistics null for"
-    " all of them together",
+    "turn": "index of the assistant turn to generate among the messages of the source's row; in length_statistics null"
+    " for all of them together",
     "sample_index": "0-based number of this sample of the same prompt",
     "messages": "the conversation up to the turn, JSON",
     "tools": "declared tools in OpenAI's shape, JSON; null without tools",
-    "source": "file that the row comes from",
-    "source_row": "1-based line in that file",
+    "source": "file that the row comes from, relative to the dataset's source",
+    "source_row": "1-based line in that file; in an array or a Parquet file, the row's number",
     "prompt_ids": "ids of the rendered prompt; in raw_generations, as sent",
     "prompt_tokens": "number of prompt ids",
     "thinking": "whether the prompt leaves reasoning to the target",

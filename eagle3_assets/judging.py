@@ -104,7 +104,7 @@ def tokenize(project: Project, partition: Partition, target: LoadedTarget, rows:
     inert = render_inert(target, rows, thinking=partition.dataset.thinking)
     context = _context(project, partition, target, inert=inert, tools=declared_tools(rows))
     faults = prompt_faults(tokenized, context)
-    return _marked(tokenized, faults, target.context_length)
+    return _marked(tokenized, faults, target.context_length, partition.dataset.max_prompt_tokens)
 
 
 def judge_raw(
@@ -151,7 +151,9 @@ def replay_context(
     return replace(_context(project, partition, target, identity=identity), replay_tolerance=tolerance)
 
 
-def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) -> pl.DataFrame:
+def _marked(
+    tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int, max_prompt_tokens: int | None
+) -> pl.DataFrame:
     """Marks prompts that must not be sent as refused, with the reason; their ids stay for a person to look at."""
     broken = faults.select("sample_id", law_reason=pl.format("law {}", "reason"))
     room = pl.when(pl.col("prompt_tokens") >= context_length).then(
@@ -159,7 +161,11 @@ def _marked(tokenized: pl.DataFrame, faults: pl.DataFrame, context_length: int) 
             "too long: {} tokens leave no room in the target's context of {}", "prompt_tokens", pl.lit(context_length)
         )
     )
-    reason = pl.coalesce(pl.col("reason"), pl.col("law_reason"), room)
+    limit = pl.lit(max_prompt_tokens, dtype=pl.Int64)  # null without one, and so is what is compared with it
+    over = pl.when(pl.col("prompt_tokens") > limit).then(
+        pl.format("too long: {} tokens are more than max_prompt_tokens, {}", "prompt_tokens", limit)
+    )
+    reason = pl.coalesce(pl.col("reason"), pl.col("law_reason"), room, over)
     return (
         tokenized.join(broken, on="sample_id", how="left", maintain_order="left")
         .with_columns(reason=reason)

@@ -22,7 +22,8 @@ from eagle3_assets.judging import RERENDERED_ROWS, Judged, judge_tokenized, toke
 from eagle3_assets.partitions import Partition, dataset_partitions
 from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
-from eagle3_assets.prompts.rows import PromptRows, read_partition
+from eagle3_assets.prompts.rows import PromptRows
+from eagle3_assets.sourcing import current_prompts
 from eagle3_assets.storage.files import StorageError, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.batch import FAILED, GENERATED
@@ -38,7 +39,7 @@ class Surveyed:
 
     partition: Partition
     source: PromptRows
-    """What its source gives now, and the lines that are unusable."""
+    """What its source gives now, and the rows that are unusable."""
     why_tokenized: str | None
     """Why the prompts were rendered and tokenized in memory; None where the stored ones were used."""
     lengths: pl.Series
@@ -64,8 +65,11 @@ class Surveyed:
     @property
     def blocked(self) -> bool:
         """Whether materializing would refuse to generate as things are."""
-        unusable = self.source.lines == len(self.source.refused)
-        return unusable or bool(self.refusals) or bool(self.other_identity and not self.partition.trial)
+        return (
+            self.source.accounts.nothing_usable
+            or bool(self.refusals)
+            or bool(self.other_identity and not self.partition.trial)
+        )
 
 
 @dataclass(slots=True)
@@ -105,7 +109,7 @@ def survey(project: Project, partitions: Iterable[Partition], target: LoadedTarg
 def _surveyed(
     project: Project, partition: Partition, target: LoadedTarget, stored: _Stored, outputs: Outputs
 ) -> Surveyed:
-    source = read_partition(partition, project.config.trial_rows)
+    source = current_prompts(project, partition)
     tokenized, judged, why = _tokenized(project, partition, target, source.rows)
     counts = {GENERATED: 0, FAILED: 0, None: 0}
     for prompt in iterate_prompts(tokenized):

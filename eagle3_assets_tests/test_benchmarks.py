@@ -1,6 +1,8 @@
-"""The benchmark runs from end to end. What it measures is no test's affair: a busy machine would decide it."""
+"""The benchmarks run from end to end. What it measures is no test's affair: a busy machine would decide it."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -30,3 +32,13 @@ def test_the_benchmark_measures_every_client_and_writes_its_page() -> None:
 def test_the_long_form_has_all_that_the_short_one_has() -> None:
     short, full = ({(c.in_flight, c.ids, c.latency_s, c.sigma) for c in cases(full=full)} for full in (False, True))
     assert short < full
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_rendering_makes_the_same_prompts_in_every_case() -> None:
+    command = [sys.executable, "-m", "benchmarks.prompt_rendering", "--rows", "300"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.findall(r"^(\w+) +([\d,]+) prompts +[\d,]+/s +[\d,]+ MiB$", said, re.MULTILINE)
+    assert [name for name, _ in found] == ["plain", "render", "tokenized_prompts", "tenth"]
+    assert [count for _, count in found[:3]] == ["300"] * 3
+    assert 200 < int(found[3][1]) < 400

@@ -31,7 +31,7 @@ def test_relative_paths_are_relative_to_the_config_file(tmp_path: Path, monkeypa
     config = load_config(written(tmp_path, GOOD + "storage: {root: out}\n"))
     assert config.target.model == str(tmp_path / "model")
     assert config.storage.root == str(tmp_path / "out")
-    assert [d.source for d in config.datasets] == [str(tmp_path / "data/glaive.jsonl"), "/data/five.jsonl"]
+    assert [d.source for d in config.datasets] == [(str(tmp_path / "data/glaive.jsonl"),), ("/data/five.jsonl",)]
 
 
 def test_the_environment_names_another_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,55 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: 's3://bucket/x.jsonl'}]",
-            "datasets[0].source: must be a local path, not s3://bucket/x.jsonl",
+            "datasets[0].source: must be a local path or an address that begins with hf://, not s3://bucket/x.jsonl",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, format: csv}]",
+            "datasets[0].format: input should be 'auto', 'openai'",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: []}]",
+            "datasets[0].source: tuple should have at least 1 item",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: 3}]",
+            "datasets[0].source: must be a path, or a list of paths, not 3",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: [s, 3]}]",
+            "datasets[0].source[1]: input should be a valid string, not 3",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: [s, 'hf://datasets/o/n@main/x']}]",
+            "datasets[0].source[1]: must be pinned to a commit, hf://datasets/o/n@ and its 40 hex digits",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, sample: 0}]",
+            "datasets[0].sample: must be a share above 0.0 and up to 1.0, or a count of 1 or more, not 0",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, sample: 1.5}]",
+            "datasets[0].sample: must be a share above 0.0 and up to 1.0",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, sample: yes}]",
+            "datasets[0].sample: must be a share above 0.0 and up to 1.0",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, limit: 0}]",
+            "datasets[0].limit: input should be greater than or equal to 1",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, turns: every}]",
+            "datasets[0].turns: input should be 'last', 'first' or 'all'",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, refused_limit: 2}]",
+            "datasets[0].refused_limit: input should be less than or equal to 1",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, max_prompt_tokens: 0}]",
+            "datasets[0].max_prompt_tokens: input should be greater than or equal to 1",
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: 'foo://x'}",
@@ -267,3 +315,15 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         load_config(tmp_path / "c.yaml")
+
+
+def test_places_of_a_source_are_made_absolute_and_addresses_are_kept(tmp_path: Path) -> None:
+    address = f"hf://datasets/owner/name@{'0' * 40}/data/*.parquet"
+    (tmp_path / "eagle3.yaml").write_text(
+        "target: {model: m}\n"
+        f"datasets: [{{name: a, source: [data/**/*.jsonl, ../b.json, '{address}'], sample: 1.0}}]",
+        encoding="utf-8",
+    )
+    [dataset] = load_config(tmp_path / "eagle3.yaml").datasets
+    assert dataset.source == (str(tmp_path / "data/**/*.jsonl"), str(tmp_path.parent / "b.json"), address)
+    assert isinstance(dataset.sample, float)

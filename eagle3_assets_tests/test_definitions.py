@@ -47,7 +47,7 @@ def test_the_graph(make_project: ProjectMaker) -> None:
 def test_every_law_is_a_check_and_only_laws_that_save_generating_block(make_project: ProjectMaker) -> None:
     graph = build_defs(make_project()).resolve_asset_graph()
     checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
-    assert set(checks) == {law.name for law in (*LAWS, *ON_REQUEST)} | {"source_rows_accounted"}
+    assert set(checks) == {law.name for law in (*LAWS, *ON_REQUEST)} | {"source_rows_accounted", "source_unchanged"}
     blocking = {name for name, spec in checks.items() if spec.blocking}
     assert blocking == {"tokenizer_canary", "prompts_accounted", "prompt_reproducible"}
     assert {checks[name].asset_key for name in blocking} == {dg.AssetKey("tokenized_prompts")}

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eagle3_assets.config import REFUSED_ARGUMENTS, load_config
+from eagle3_assets.config import REFUSED_ARGUMENTS, Dataset, load_config
+from eagle3_assets.partitions import dataset_partitions
+from eagle3_assets.prompts.rows import NotedRow, read_partition
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -50,3 +52,29 @@ def test_the_arguments_refused_for_a_managed_server_are_the_documented_ones() ->
         name for row in re.findall(r"^\|([^|]*)\|", table, re.MULTILINE) for name in re.findall(r"--[a-z][a-z-]*", row)
     }
     assert named == set(REFUSED_ARGUMENTS)
+
+
+def _json_blocks() -> list[str]:
+    """The blocks of JSON in the page about prompts."""
+    return re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_turns_in_the_docs_are_those_that_are_generated(tmp_path: Path) -> None:
+    path = tmp_path / "source.jsonl"
+    path.write_text(_json_blocks()[0], encoding="utf-8")
+    page = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(last|first|all)` \| (.*) \|$", page, re.MULTILINE))
+    for turns in ("last", "first", "all"):
+        dataset = Dataset(name="d", source=str(path), turns=turns)
+        made = read_partition(dataset_partitions(dataset)[0], 20).rows["sample_id"]
+        assert " ".join(f"`{sample}`" for sample in made) == told[turns]
+
+
+def test_the_refused_rows_in_the_docs_are_what_is_written(tmp_path: Path) -> None:
+    _, source, refused = _json_blocks()
+    path = tmp_path / "source.jsonl"
+    path.write_text(source, encoding="utf-8")
+    told: list[NotedRow] = []
+    found = read_partition(dataset_partitions(Dataset(name="d", source=str(path)))[0], 20, told.append)
+    assert "".join(row.model_dump_json() + "\n" for row in told) == refused
+    assert len(found.rows) == 1

@@ -84,7 +84,7 @@ def test_every_state_of_a_prompt_is_counted_as_a_run_finds_it(
     found = counted(project)
     assert (found.generated, found.failed, found.refused, found.missing) == (2, 1, 1, 2)
     assert found.why_tokenized == "the source has changed since they were stored"
-    assert (found.source.lines, len(found.source.refused)) == (7, 1)
+    assert (found.source.accounts.rows, found.source.accounts.refused) == (7, 1)
     assert found.outputs.count == 2
 
     # What an unfinished run has in its journal is there too, though another process holds it.

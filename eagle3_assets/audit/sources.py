@@ -1,14 +1,11 @@
 """Foreign files read as frames in the contract's columns, a few rows at a time.
 
-What belongs here: telling what kind of file it is, unpacking, cutting into frames, naming what cannot be read. Not
+What belongs here: telling what kind of file it is, cutting into frames, naming what cannot be read. Not
 here: what a line's keys mean (``rows``), judging.
 
 The kind is told by the file's first bytes, not by its name: parquet, gzip, zstandard, else JSON lines as they are.
 """
 
-import gzip
-import io
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +13,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
-import zstandard
 
 from eagle3_assets.audit.chat_dumps import Json, chat_turns
 from eagle3_assets.audit.rows import FOREIGN_ROWS, NAME_KEYS, OUTPUT_KEYS, PROMPT_KEYS, contract_row, sample_name
@@ -31,6 +27,7 @@ from eagle3_assets.interchange import (
     json_object,
     numbered_lines,
 )
+from eagle3_assets.packed import DAMAGED, unpacked
 from eagle3_assets.strict_json import BYTE_ORDER_MARK
 from eagle3_assets.tokens.batch import GENERATED
 
@@ -40,10 +37,7 @@ IDS_AT_ONCE = 1 << 20
 CHATS_AT_ONCE = 50
 """Chat completions that are held at once: each is kept whole until it has been looked at."""
 
-_ZSTD_BITE = 1 << 10
-"""Compressed bytes unpacked at once: so few of them cannot fill the memory, whatever they unpack to."""
-
-_PARQUET, _GZIP, _ZSTD = b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_PARQUET = b"PAR1"
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _RENAMED = {"prompt_tokens": "server_prompt_tokens"}
 
@@ -82,45 +76,9 @@ def read_parts(path: Path) -> Iterator[Part]:
             if start == _PARQUET:
                 yield from _parquet_parts(path)
             else:
-                yield from _line_parts(_unpacked(file, start))
+                yield from _line_parts(unpacked(file, start))
     except OSError as error:
         raise AuditError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _unpacked(file: BinaryIO, start: bytes) -> BinaryIO:
-    if start.startswith(_GZIP):
-        return gzip.open(file)  # type: ignore[return-value] # a binary file in all that is used here
-    if start == _ZSTD:
-        return io.BufferedReader(_Unzstd(file), 1 << 20)
-    return file
-
-
-class _Unzstd(io.RawIOBase):
-    """A zstandard file unpacked, frame after frame; unlike the library's own reader it sees that a file is cut off."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._packed = self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
-        while not self._ready:
-            self._packed = self._packed or self._file.read(_ZSTD_BITE)
-            if not self._packed:
-                if self._frame is not None:
-                    raise EOFError("the compressed file ends in the middle")
-                return 0
-            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
-            self._ready = self._frame.decompress(self._packed)
-            self._packed = b""
-            if self._frame.eof:
-                self._packed, self._frame = self._frame.unused_data, None
-        taken, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
 
 
 def _line_parts(file: BinaryIO) -> Iterator[Part]:
@@ -137,7 +95,7 @@ def _line_parts(file: BinaryIO) -> Iterator[Part]:
             if gathered.full:
                 yield gathered.part()
                 gathered = _Gathered()
-    except (InterchangeError, EOFError, zlib.error, zstandard.ZstdError) as error:
+    except (InterchangeError, *DAMAGED) as error:
         torn = f"the file is damaged after line {number:,}, so that the rest cannot be read: {error}"
     last = gathered.part()
     last.torn = torn

@@ -1,72 +1,131 @@
-"""The check of ``prompts``: every line of the source is accounted for, and the stored rows are what it says now."""
+"""The checks of ``prompts``: every row of the source is accounted for, and the source is still what it was."""
 
 import warnings
+from collections.abc import Iterator
 
 import dagster as dg
 import polars as pl
 
 from eagle3_assets.assets.common import failing_clearly, partitions_definition
+from eagle3_assets.assets.prompts import source_metadata
 from eagle3_assets.project import Project
-from eagle3_assets.prompts.rows import PromptRows, read_partition
+from eagle3_assets.prompts.record import SourceRecord, rows_digest
+from eagle3_assets.prompts.rows import used_rows
+from eagle3_assets.sourcing import source_changes, stored_record
 from eagle3_assets.tokens.safe_text import markdown_text, visible
 
 ACCOUNTED = "source_rows_accounted"
-SHOWN = 20
+UNCHANGED = "source_unchanged"
+SHOWN_CHANGES = 5
 
 
 def build(project: Project) -> dg.AssetChecksDefinition:
-    """The check for one config."""
+    """The checks for one config."""
+    partitions = partitions_definition(project)
+    meanings = {
+        ACCOUNTED: "Every row of the source is used in some partition, left out by a setting, or refused by"
+        " name; of all of them no more than the dataset's refused_limit are refused.",
+        UNCHANGED: "The source and the settings are those that the stored prompts were made of.",
+    }
     with warnings.catch_warnings():
         # Checks of single partitions are what this project is about; Dagster calls them a preview.
         warnings.simplefilter("ignore", dg.PreviewWarning)
 
-        @dg.asset_check(
-            asset="prompts",
-            name=ACCOUNTED,
-            description="Every line of the source is a prompt of some partition, or is refused by name.",
-            partitions_def=partitions_definition(project),
+        @dg.multi_asset_check(
+            name="source_of_prompts",
+            specs=[
+                dg.AssetCheckSpec(name, asset="prompts", description=meaning, partitions_def=partitions)
+                for name, meaning in meanings.items()
+            ],
+            description="The stored prompts against their source, which is not read again unless it has changed.",
+            can_subset=True,
         )
-        def source_rows_accounted(context: dg.AssetCheckExecutionContext, prompts: pl.LazyFrame) -> dg.AssetCheckResult:
+        def source_of_prompts(
+            context: dg.AssetCheckExecutionContext, prompts: pl.LazyFrame
+        ) -> Iterator[dg.AssetCheckResult]:
             with failing_clearly():
-                found = read_partition(project.partition(context.partition_key), project.config.trial_rows)
-            return accounted(found, changed=not found.rows.equals(prompts.collect()))
+                partition = project.partition(context.partition_key)
+                record = stored_record(project, partition)
+                stored = prompts.collect()
+                if record is None or record.prompts != rows_digest(stored):
+                    results = [_unknown(name, recorded=record is not None) for name in meanings]
+                else:
+                    results = [
+                        accounted(record, used_rows(stored), partition.dataset.refused_limit),
+                        unchanged(source_changes(project, partition, record)),
+                    ]
+            wanted = {key.name for key in context.selected_asset_check_keys}
+            yield from (result for result in results if result.check_name in wanted)
 
-    return source_rows_accounted
+    return source_of_prompts
 
 
-def accounted(found: PromptRows, *, changed: bool) -> dg.AssetCheckResult:
-    """The result for what a source gives now.
+def accounted(record: SourceRecord, used: int, refused_limit: float) -> dg.AssetCheckResult:
+    """The result for a record.
 
     Args:
-        found: of the source.
-        changed: whether that differs from the stored prompts.
+        record: that belongs to the stored prompts.
+        used: rows of the source that the stored prompts were made of.
+        refused_limit: share of refused rows above which the check fails.
     """
-    refused = len(found.refused)
-    nothing = found.lines == refused
-    said = f"{found.lines:,} lines: {found.lines - refused:,} conversations, {refused:,} refused"
-    said += f"; first {found.refused[0]}" if refused else ""
-    said += "; no line is usable" if nothing and refused else "; the source is empty" if nothing else ""
-    said += "; the source has changed since prompts was materialized: materialize it again" if changed else ""
+    accounts = record.accounts
+    lost = accounts.unaccounted + accounts.used - used
+    refused, share = accounts.refused, accounts.refused_share
+    said = f"{accounts.rows:,} rows read: {accounts.used:,} used, {refused:,} refused"
+    for count, what in (
+        (accounts.elsewhere, "in other partitions"),
+        (accounts.skipped, "skipped"),
+        (accounts.left_out, "not in the sample"),
+    ):
+        said += f", {count:,} {what}" if count else ""
+    said += f"; first {record.refused[0]}" if record.refused else ""
+    if share > refused_limit:
+        said += f"; {share:.2%} refused is more than refused_limit ({refused_limit:.2%})"
+    if accounts.nothing_usable:
+        said += "; no row is usable" if refused else "; the source is empty"
+    if lost:
+        said += f"; {lost:,} rows are not accounted for: materialize prompts again"
+    bad = lost != 0 or accounts.nothing_usable
     return dg.AssetCheckResult(
-        passed=not (refused or nothing or changed),
-        severity=dg.AssetCheckSeverity.ERROR if nothing else dg.AssetCheckSeverity.WARN,
+        asset_key="prompts",
+        check_name=ACCOUNTED,
+        passed=not bad and share <= refused_limit,
+        severity=dg.AssetCheckSeverity.ERROR if bad else dg.AssetCheckSeverity.WARN,
         description=markdown_text(visible(said + ".")),
         metadata={
-            "lines": found.lines,
-            "refused": refused,
-            "in_other_partitions": found.elsewhere,
-            "refused_lines": dg.MetadataValue.table(
-                [
-                    dg.TableRecord({"source": r.source, "line": r.line, "reason": visible(r.reason)})
-                    for r in found.refused[:SHOWN]
-                ],
-                schema=dg.TableSchema(
-                    [
-                        dg.TableColumn("source", "string"),
-                        dg.TableColumn("line", "int"),
-                        dg.TableColumn("reason", "string"),
-                    ]
-                ),
-            ),
+            **source_metadata(record),
+            "refused_share": dg.MetadataValue.float(round(share, 6)),
+            "refused_limit": dg.MetadataValue.float(float(refused_limit)),
+            "unaccounted": lost,
         },
+    )
+
+
+def unchanged(changes: list[str]) -> dg.AssetCheckResult:
+    """The result for what has changed of the source, one line each."""
+    said = "The source is what the prompts were made of."
+    if changes:
+        more = f" and {len(changes) - SHOWN_CHANGES:,} more" if len(changes) > SHOWN_CHANGES else ""
+        said = (
+            f"The source has changed since prompts was materialized ({'; '.join(changes[:SHOWN_CHANGES])}{more}):"
+            " materialize it again."
+        )
+    return dg.AssetCheckResult(
+        asset_key="prompts",
+        check_name=UNCHANGED,
+        passed=not changes,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=markdown_text(visible(said)),
+        metadata={"changes": len(changes)},
+    )
+
+
+def _unknown(name: str, *, recorded: bool) -> dg.AssetCheckResult:
+    said = "is of other prompts than the stored ones" if recorded else "is not there, or of another version"
+    return dg.AssetCheckResult(
+        asset_key="prompts",
+        check_name=name,
+        passed=False,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=f"The record of the prompts' source {said}: materialize prompts again.",
     )

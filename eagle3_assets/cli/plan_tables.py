@@ -32,7 +32,7 @@ SHORT_S = 60.0
 """A run of fewer seconds says little of how fast a long one is."""
 
 SHOWN = 160
-"""Characters of a source's first unusable line, or of a commonest reason."""
+"""Characters of a source's first unusable row, or of a commonest reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +144,12 @@ def _by_where_prompts_come_from(plans: Sequence[Planned]) -> dict[str | None, li
 
 
 def _of_sources(plans: Sequence[Planned]) -> Iterator[str]:
-    """A line for each source that has unusable lines: which partition they would belong to cannot be known."""
+    """A line for each source that has unusable rows: which partition they would belong to cannot be known."""
     for source in {one.counted.partition.dataset.source: one.counted.source for one in plans}.values():
         if source.refused:
             yield (
-                f"{len(source.refused):,} of {source.lines:,} source lines are unusable and counted nowhere; first"
-                f" {excerpt(str(source.refused[0]), SHOWN)}."
+                f"{source.accounts.refused:,} of {source.accounts.rows:,} source rows are unusable and counted nowhere;"
+                f" first {excerpt(str(source.refused[0]), SHOWN)}."
             )
 
 
@@ -182,8 +182,8 @@ def _of_partition(counted: Surveyed) -> Iterator[str]:
 
 def _hindrances(counted: Surveyed) -> Iterator[str]:
     """Why materializing would refuse the partition as things are."""
-    if counted.source.lines == len(counted.source.refused):
-        yield f"{counted.partition.dataset.source} has no usable line."
+    if counted.source.accounts.nothing_usable:
+        yield f"{', '.join(counted.partition.dataset.source)} has no usable row."
     yield from counted.refusals
     if counted.other_identity and not counted.partition.trial:
         yield (

@@ -149,7 +149,7 @@ def partitions_table(rows: Sequence[tuple[Partition, Sealed | str | None]]) -> T
             counts = tuple(f"{n:,}" for n in (pointer.rows, pointer.generated, pointer.failed, pointer.refused))
         table.add_row(
             Text(partition.key, style="dim" if partition.trial else ""),
-            Text(dataset.source.rsplit("/", 1)[-1]),
+            Text(", ".join(place.rstrip("/").rsplit("/", 1)[-1] for place in dataset.source)),
             "on" if dataset.thinking else "off",
             f"{dataset.sampling.max_new_tokens:,}",
             *counts,

@@ -1,5 +1,6 @@
 """``eagle3.yaml``: what may stand in it, how it is found, and what a person is told when it is wrong."""
 
+from eagle3_assets.config.addresses import HUB_SCHEME, Address, parse_address
 from eagle3_assets.config.engines import (
     REFUSED_ARGUMENTS,
     EngineSettings,
@@ -9,13 +10,25 @@ from eagle3_assets.config.engines import (
 )
 from eagle3_assets.config.faults import inner_models
 from eagle3_assets.config.loading import CONFIG_VARIABLE, STORAGE_VARIABLE, ConfigError, config_path, load_config
-from eagle3_assets.config.models import TRIAL_SUFFIX, Band, Dataset, Eagle3Config, LengthBand, Sampling, Target
+from eagle3_assets.config.models import (
+    TRIAL_SUFFIX,
+    Band,
+    Dataset,
+    Eagle3Config,
+    LengthBand,
+    Sampling,
+    SourceFormat,
+    Target,
+    Turns,
+)
 
 __all__ = [
     "CONFIG_VARIABLE",
+    "HUB_SCHEME",
     "REFUSED_ARGUMENTS",
     "STORAGE_VARIABLE",
     "TRIAL_SUFFIX",
+    "Address",
     "Band",
     "ConfigError",
     "Dataset",
@@ -25,9 +38,12 @@ __all__ = [
     "ManagedServer",
     "Sampling",
     "SglangEngineSettings",
+    "SourceFormat",
     "Target",
     "TransformersEngineSettings",
+    "Turns",
     "config_path",
     "inner_models",
     "load_config",
+    "parse_address",
 ]

@@ -14,6 +14,7 @@ import fsspec  # type: ignore[import-untyped] # it ships no types
 import yaml
 from pydantic import ValidationError
 
+from eagle3_assets.config.addresses import HUB_SCHEME, parse_address
 from eagle3_assets.config.engines import SglangEngineSettings
 from eagle3_assets.config.faults import faults_of
 from eagle3_assets.config.models import Eagle3Config, Storage
@@ -111,8 +112,11 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         "target.tokenizer": target.tokenizer,
         "target.chat_template": target.chat_template,
     }
-    local |= {f"datasets[{i}].source": dataset.source for i, dataset in enumerate(config.datasets)}
     faults = [f"{key}: must be a local path, not {place}" for key, place in local.items() if place and "://" in place]
+    for i, dataset in enumerate(config.datasets):
+        for j, place in enumerate(dataset.source):
+            key = f"datasets[{i}].source" + (f"[{j}]" if len(dataset.source) > 1 else "")
+            faults += [f"{key}: {fault}" for fault in [_fault_of_source(place)] if fault]
     root = os.environ.get(STORAGE_VARIABLE) or config.storage.root
     if root and "://" in root:
         try:
@@ -120,6 +124,17 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         except (ImportError, ValueError) as error:
             faults.append(f"storage.root: {root} cannot be used: {error}")
     return faults
+
+
+def _fault_of_source(place: str) -> str | None:
+    if place.startswith(HUB_SCHEME):
+        try:
+            parse_address(place)
+        except ValueError as error:
+            return str(error)
+    elif "://" in place:
+        return f"must be a local path or an address that begins with {HUB_SCHEME}, not {place}"
+    return None
 
 
 def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
@@ -158,7 +173,7 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
             ),
             "engine": engine,
             "storage": Storage(root=root),
-            "datasets": tuple(d.model_copy(update={"source": local(d.source)}) for d in config.datasets),
+            "datasets": tuple(d.model_copy(update={"source": tuple(map(local, d.source))}) for d in config.datasets),
         }
     )
 

@@ -5,9 +5,9 @@ What belongs here: settings models, their defaults and limits. Not here: engines
 """
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictInt, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StrictInt, field_validator, model_validator
 
 from eagle3_assets.config.base import Number, Settings
 from eagle3_assets.config.engines import EngineSettings, TransformersEngineSettings
@@ -107,12 +107,63 @@ class LengthBand(Settings):
     share_under_500: Band | None = Field(None, description="Share of outputs shorter than 500 tokens, 0 to 1.")
 
 
+SourceFormat = Literal[
+    "auto", "openai", "sharegpt", "glaive", "mixture-of-thoughts", "openthoughts", "alpaca", "plain", "prompts"
+]
+"""How the rows of a source are written; each but ``auto`` is one that ``prompts.formats`` reads."""
+
+Turns = Literal["last", "first", "all"]
+"""Which assistant turns of a conversation are generated."""
+
+
+def _one_or_many(value: Any) -> Any:  # noqa: ANN401 - raw input
+    if not isinstance(value, str | list | tuple):
+        raise ValueError("must be a path, or a list of paths")
+    return (value,) if isinstance(value, str) else value
+
+
+def _share_or_count(value: Any) -> Any:  # noqa: ANN401 - raw input
+    count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    share = isinstance(value, float) and 0.0 < value <= 1.0
+    if value is not None and not count and not share:
+        raise ValueError("must be a share above 0.0 and up to 1.0, or a count of 1 or more")
+    return value
+
+
 class Dataset(Settings):
     """One source of prompts and how to generate on it."""
 
     name: str = Field(description="Becomes the partition key: letters, digits, `_`, `.` and `-`.")
-    source: str = Field(description="JSONL file with OpenAI-style rows; relative to the config file.")
-    format: Literal["openai"] = Field("openai", description="Rows {id?, messages, tools?}.")
+    source: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_one_or_many)] = Field(
+        min_length=1,
+        description="A file (JSONL, JSON array or Parquet; .gz and .zst too), a directory, a glob,"
+        " `hf://datasets/OWNER/NAME@COMMIT/PATH`, or a list of these; paths are relative to the config file"
+        " (docs/prompts.md).",
+    )
+    format: SourceFormat = Field(
+        "auto", description="Name of a format (docs/prompts.md); auto finds it for each file by its first rows."
+    )
+    skip: StrictInt = Field(0, ge=0, description="Rows at the source's beginning to leave out.")
+    limit: StrictInt | None = Field(
+        None, ge=1, description="Most rows to read after those; what lies behind them is not read."
+    )
+    sample: Annotated[int | float | None, BeforeValidator(_share_or_count)] = Field(
+        None,
+        description="Take only this share (up to 1.0) or count of the conversations, chosen by a hash of their ids.",
+    )
+    sample_seed: StrictInt = Field(0, ge=0, lt=2**31, description="Another seed chooses another sample.")
+    turns: Turns = Field(
+        "last", description="Which assistant turns to generate, each with the source's turns before it."
+    )
+    system_prompt: str | None = Field(
+        None, min_length=1, description="Put first in a conversation that has no system message."
+    )
+    max_prompt_tokens: StrictInt | None = Field(
+        None, ge=1, description="A longer prompt is refused with its length and never sent; nothing is ever cut."
+    )
+    refused_limit: Number = Field(
+        0.0, ge=0.0, le=1.0, description="Share of refused source rows above which `source_rows_accounted` fails."
+    )
     shards: StrictInt = Field(
         1, ge=1, le=10_000, description="Number of partitions. A shard should hold thousands of rows."
     )

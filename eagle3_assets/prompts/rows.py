@@ -1,39 +1,88 @@
-"""A source file, read line by line into prompt rows, with every line accounted for.
+"""A source read row by row into the prompts of one partition, with every row accounted for.
 
-What belongs here: reading, refusing by name, ids of rows, which rows a partition takes. Not here: what a conversation
-is (``conversation``), what a template makes of it (``render``).
+What belongs here: refusing by name, which rows a partition takes, counting. Not here: files (``sources``), what a row
+means (``formats``), which turns it has (``turns``), what a template makes of it (``render``).
 """
 
-import heapq
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict
 
-from eagle3_assets.contract import PROMPTS
+from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
 from eagle3_assets.partitions import Partition, stable_rank
-from eagle3_assets.prompts.conversation import Conversation, RefusedRowError, from_openai
-from eagle3_assets.strict_json import StrictJsonError, parse
+from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
+from eagle3_assets.prompts.formats import detect, read
+from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
+from eagle3_assets.prompts.sources import FileState, OpenSource, PromptSourceError, SourceFile, SourceRow, find
+from eagle3_assets.prompts.sources.changes import unread
+from eagle3_assets.prompts.turns import conversation_id, history, turns_to_generate
 from eagle3_assets.tokens.safe_text import quoted
 
+__all__ = ["Accounts", "NotedRow", "PromptRows", "PromptSourceError", "read_partition"]
 
-class PromptSourceError(Exception):
-    """A source that cannot be read at all; the text names the file."""
+DETECTED_ROWS = 100
+"""Rows of a file by which its format is found."""
+HOPELESS_ROWS = 10_000
+"""Rows after which a file of which nothing could be read is given up; no more are held to find its format."""
+SHOWN_ROWS = 20
+"""Refused rows that are kept at hand, and rows with remarks; all refused ones go into the file beside the prompts."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRow:
-    """One line of a source that made no prompt."""
+_Parsed = tuple[SourceRow, Any]
+"""A row with its value, or with the ``RefusedRowError`` that says why it has none."""
+
+
+class NotedRow(BaseModel):
+    """One row of a source, and why it made no prompt or what is to be said of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
-    line: int
+    row: int
     reason: str
 
     def __str__(self) -> str:
-        """File, line and reason, in one line."""
-        return f"{self.source}:{self.line}: {self.reason}"
+        """File, row and reason, in one line."""
+        return f"{self.source}:{self.row}: {self.reason}"
+
+
+class Accounts(BaseModel):
+    """Where the rows that were read ended: each is counted in one place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: int
+    """Read from the source; empty lines are none."""
+    skipped: int
+    refused: int
+    """Of the whole source where a row could not be read, as it cannot be known which shard it would belong to; of this
+    partition where a row's id was there already."""
+    elsewhere: int
+    """Of other partitions; in a trial, those that it does not take."""
+    left_out: int
+    """Not in the sample, though of this partition."""
+    used: int
+    """That prompts were made of."""
+
+    @property
+    def unaccounted(self) -> int:
+        """Rows that ended nowhere, or in two places if below 0."""
+        return self.rows - self.skipped - self.refused - self.elsewhere - self.left_out - self.used
+
+    @property
+    def refused_share(self) -> float:
+        """Of the rows that were looked at; 0 without any."""
+        return self.refused / (self.rows - self.skipped) if self.rows > self.skipped else 0.0
+
+    @property
+    def nothing_usable(self) -> bool:
+        """Whether no row makes a prompt of any partition."""
+        return self.rows == self.skipped + self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,82 +91,247 @@ class PromptRows:
 
     rows: pl.DataFrame
     """Columns of ``contract.PROMPTS``, in source order."""
-    refused: list[RefusedRow]
-    """Every unusable line of the whole source: which shard it would belong to cannot be known."""
-    lines: int
-    """Non-empty lines of the source."""
-    elsewhere: int
-    """Good rows which belong to other partitions."""
+    accounts: Accounts
+    refused: tuple[NotedRow, ...]
+    """The first ``SHOWN_ROWS``."""
+    remarked: tuple[NotedRow, ...]
+    """The first ``SHOWN_ROWS`` rows of the partition that were read, but not as they may be meant."""
+    remarks: int
+    """How many such rows there are."""
+    files: tuple[FileState, ...]
+    """All that the source has, in reading order."""
+    left_out_files: tuple[str, ...]
+    """What lies in the source and is not read, and why."""
 
 
-def read_partition(partition: Partition, trial_rows: int) -> PromptRows:
+def read_partition(
+    partition: Partition, trial_rows: int, refused: Callable[[NotedRow], object] = lambda _: None
+) -> PromptRows:
     """Reads a dataset's source and keeps what belongs to one partition.
+
+    Memory grows with the partition, not with the source.
 
     Args:
         partition: which rows to keep.
         trial_rows: how many conversations a trial takes: those first by stable hash.
+        refused: is told every refused row.
 
     Raises:
-        PromptSourceError: the file is missing or unreadable.
+        PromptSourceError: the source is missing, unreadable or damaged, or its format cannot be told.
     """
-    path = Path(partition.dataset.source)
-    refused: list[RefusedRow] = []
-    seen: dict[str, int] = {}
-    lines = good = 0
+    reading = _Reading(partition, trial_rows, refused)
+    found = find(partition.dataset.source)
+    files = tuple(reading.take(file) for file in found.files)
+    rows = reading.chosen()
+    return PromptRows(
+        rows,
+        reading.accounts(rows),
+        tuple(reading.refused),
+        tuple(reading.remarked),
+        reading.remarks,
+        files,
+        found.left_out,
+    )
 
-    def conversations() -> Iterator[tuple[int, Conversation]]:
-        nonlocal lines, good
-        for line, text in _lines(path):
-            lines += 1
-            try:
-                conversation = from_openai(_parsed(text))
-                first = seen.setdefault(conversation.conversation_id, line)
-                if first != line:
-                    raise RefusedRowError(f"its id {quoted(conversation.conversation_id)} is line {first}'s already")
-            except RefusedRowError as refusal:
-                refused.append(RefusedRow(path.name, line, str(refusal)))
+
+class _Reading:
+    """One pass over a source for one partition."""
+
+    def __init__(self, partition: Partition, trial_rows: int, tell: Callable[[NotedRow], object]) -> None:
+        self._partition, self._dataset = partition, partition.dataset
+        self._trial_rows, self._tell = trial_rows, tell
+        self.refused: list[NotedRow] = []
+        self.remarked: list[NotedRow] = []
+        self.remarks = 0
+        self._counts = dict.fromkeys(("rows", "skipped", "refused", "elsewhere", "left_out"), 0)
+        self._kept = _Kept()
+        # Of a sample or a trial, the conversations with the smallest ranks are wanted: others are let go on the way.
+        sample = self._dataset.sample
+        self._share = sample if isinstance(sample, float) else None
+        self._sampled = Smallest(sample) if isinstance(sample, int) else None
+        self._tried = Smallest(trial_rows) if partition.trial and not self._sampled else None
+
+    def take(self, file: SourceFile) -> FileState:
+        """Reads one file, as far as the limit allows."""
+        if self._at_limit:
+            return unread(file)
+        with OpenSource(file) as opened:
+            rows, format_name = self._format_told(file, self._values(opened.rows()))
+            for row, value in rows:
+                try:
+                    if isinstance(value, RefusedRowError):
+                        raise value
+                    self._take(row, read(format_name or "", value), format_name)
+                except RefusedRowError as refusal:
+                    self._refuse(row, str(refusal))
+            return opened.state(format_name)
+
+    def chosen(self) -> pl.DataFrame:
+        """The partition's rows, once everything was read."""
+        self._let_go()
+        if self._partition.trial and self._sampled:  # the trial of a sample: which one that is shows only now
+            ids = self._kept.ids().head(self._trial_rows)
+            self._counts["elsewhere"] += self._kept.drop("id", ids[-1]) if len(ids) else 0
+        return self._kept.rows()
+
+    def accounts(self, rows: pl.DataFrame) -> Accounts:
+        """Where every row that was read ended; those that were used are counted in the result itself."""
+        return Accounts(used=used_rows(rows), **self._counts)
+
+    @property
+    def _at_limit(self) -> bool:
+        limit = self._dataset.limit
+        return limit is not None and self._counts["rows"] >= self._dataset.skip + limit
+
+    def _values(self, rows: Iterator[SourceRow]) -> Iterator[_Parsed]:
+        while not self._at_limit and (row := next(rows, None)):
+            self._counts["rows"] += 1
+            if self._counts["rows"] <= self._dataset.skip:
+                self._counts["skipped"] += 1
                 continue
-            good += 1
-            if partition.holds(conversation.conversation_id):
-                yield line, conversation
+            try:
+                yield row, row.value()
+            except RefusedRowError as refusal:
+                yield row, refusal
 
-    if partition.trial:
-        # Of a stream: a trial holds no more than its own rows.
-        kept = heapq.nsmallest(trial_rows, conversations(), key=lambda item: stable_rank(item[1].conversation_id))
-        kept.sort(key=lambda item: item[0])
-    else:
-        kept = list(conversations())
-    rows = [
-        {
-            "sample_id": f"{conversation.conversation_id}:{conversation.turn}:{index}",
-            "conversation_id": conversation.conversation_id,
-            "turn": conversation.turn,
-            "sample_index": index,
-            "messages": conversation.messages_json(),
-            "tools": conversation.tools_json(),
-            "source": path.name,
-            "source_row": line,
-        }
-        for line, conversation in kept
-        for index in range(partition.dataset.samples_per_prompt)
-    ]
-    elsewhere = good - len(kept)
-    return PromptRows(pl.DataFrame(rows, schema=PROMPTS), refused, lines, elsewhere)
+    def _format_told(self, file: SourceFile, rows: Iterator[_Parsed]) -> tuple[Iterator[_Parsed], str | None]:
+        """The rows, and the format to read them as; None where none of them can be read as anything."""
+        if self._dataset.format != "auto":
+            return rows, self._dataset.format
+        first: list[_Parsed] = []
+        values: list[Any] = []
+        for row, value in rows:
+            first.append((row, value))
+            if not isinstance(value, RefusedRowError):
+                values.append(value)
+            if len(first) == HOPELESS_ROWS and not values:
+                raise PromptSourceError(f"{file.path}: none of its first {len(first):,} rows can be read; {value}")
+            if len(values) == DETECTED_ROWS or len(first) == HOPELESS_ROWS:
+                break
+        if not values:
+            return iter(first), None
+        detection = detect(values)
+        if detection.format is None:
+            raise PromptSourceError(
+                f"{file.path}: its format is not recognised ({detection.report()}); name it with the dataset's `format`"
+            )
+        return chain(first, rows), detection.format
+
+    def _take(self, row: SourceRow, dialogue: Dialogue, format_name: str | None) -> None:
+        turns = turns_to_generate(dialogue, self._dataset.turns)
+        name = conversation_id(dialogue)
+        rank = sample_rank(self._dataset.sample_seed, name) if self._share or self._sampled else 0
+        in_sample = self._sampled.add(rank) if self._sampled else True
+        if not self._partition.holds(name):
+            self._counts["elsewhere"] += 1
+            return
+        if not in_sample or (self._share and not in_share(rank, self._share)):
+            self._counts["left_out"] += 1
+            return
+        id_rank = stable_rank(name)
+        if self._tried and not self._tried.add(id_rank):
+            self._counts["elsewhere"] += 1
+            return
+        # Our own prompts have a row for each turn of a conversation.
+        key = stable_rank(f"{name}:{turns[-1]}") if format_name == "prompts" else id_rank
+        first = self._kept.add(key, id_rank, rank, row, self._prompts(row, dialogue, name, turns))
+        if first:
+            already = f"its id {quoted(name)} is" if dialogue.source_id is not None else "the same conversation is"
+            raise RefusedRowError(f"{already} {first}'s already")
+        if dialogue.remarks:
+            self.remarks += 1
+            if len(self.remarked) < SHOWN_ROWS:
+                said = "; ".join(dialogue.remarks)
+                self.remarked.append(NotedRow(source=row.file.name, row=row.number, reason=said))
+        if self._kept.crowded:
+            self._let_go()
+
+    def _prompts(self, row: SourceRow, dialogue: Dialogue, name: str, turns: list[int]) -> list[tuple[Any, ...]]:
+        """Rows of ``contract.PROMPTS``: a turn's index is the one that it has in the source."""
+        tools = _json(dialogue.tools) if dialogue.tools else None
+        return [
+            (f"{name}:{turn}:{index}", name, turn, index, messages, tools, row.file.name, row.number)
+            for turn in turns
+            for messages in [_json(history(dialogue, turn, self._dataset.system_prompt))]
+            for index in range(self._dataset.samples_per_prompt)
+        ]
+
+    def _let_go(self) -> None:
+        """Of what is kept, those that later conversations have pushed out of the sample or the trial."""
+        if self._sampled:
+            self._counts["left_out"] += self._kept.drop("rank", self._sampled.bound)
+        elif self._tried:
+            self._counts["elsewhere"] += self._kept.drop("id", self._tried.bound)
+
+    def _refuse(self, row: SourceRow, reason: str) -> None:
+        refused = NotedRow(source=row.file.name, row=row.number, reason=reason)
+        self._counts["refused"] += 1
+        if len(self.refused) < SHOWN_ROWS:
+            self.refused.append(refused)
+        self._tell(refused)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Non-empty lines with their 1-based numbers."""
+class _Kept:
+    """The prompts of a partition while they are gathered: in columns, with the ranks of their conversations."""
+
+    _SCHEMA = pl.Schema([*PROMPTS.items(), *((name, pl.UInt64()) for name in ("key", "id", "rank"))])
+
+    def __init__(self) -> None:
+        self._frame = pl.DataFrame(schema=self._SCHEMA)
+        self._new: list[tuple[Any, ...]] = []
+        self._places: dict[int, tuple[str, int]] = {}
+        """Where each row stands, by the hash of what nothing else may have: 64 bits tell ids apart."""
+        self._roomy = ROW_GROUP_ROWS
+
+    def add(self, key: int, id_rank: int, rank: int, row: SourceRow, prompts: list[tuple[Any, ...]]) -> str | None:
+        """Keeps the prompts of a row, unless one with its key is here: then it says where."""
+        place = (row.file.name, row.number)
+        first = self._places.setdefault(key, place)
+        if first is not place:
+            return f"{first[0]}:{first[1]}"
+        self._new += [(*prompt, key, id_rank, rank) for prompt in prompts]
+        if len(self._new) >= ROW_GROUP_ROWS:
+            self._gather()
+        return None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much was kept since the last drop that another is worth it."""
+        return len(self._places) > self._roomy
+
+    def drop(self, column: Literal["id", "rank"], bound: int) -> int:
+        """Drops the rows of the source whose number in a column is above a bound, and says how many those were."""
+        self._gather()
+        self._frame = self._frame.filter(pl.col(column) <= bound)
+        before, left = len(self._places), set(self._frame["key"])
+        self._places = {number: place for number, place in self._places.items() if number in left}
+        self._roomy = 2 * len(left) + ROW_GROUP_ROWS
+        return before - len(left)
+
+    def ids(self) -> pl.Series:
+        """The ranks of the ids of all conversations, sorted."""
+        self._gather()
+        return self._frame["id"].unique().sort()
+
+    def rows(self) -> pl.DataFrame:
+        """All of them, in the order in which they came."""
+        self._gather()
+        return self._frame.select(PROMPTS.names())
+
+    def _gather(self) -> None:
+        if self._new:
+            self._frame.vstack(pl.DataFrame(self._new, schema=self._SCHEMA, orient="row"), in_place=True)
+            self._new = []
+
+
+def used_rows(prompts: pl.DataFrame) -> int:
+    """How many rows of the source prompts were made of."""
+    return prompts.select("source", "source_row").n_unique()
+
+
+def _json(value: object) -> str:
+    """JSON with its keys in the order of the source: templates print tools and arguments in the order they come in."""
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
-    except OSError as error:
-        raise PromptSourceError(f"{path}: the dataset's source cannot be read: {error.strerror}") from None
-
-
-def _parsed(line: bytes) -> Any:  # noqa: ANN401 - parsed JSON
-    try:
-        return parse(line)
-    except StrictJsonError as error:
-        raise RefusedRowError(str(error)) from None
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:  # parquet holds dates, and numbers that are none
+        raise RefusedRowError(f"holds a value that JSON has not: {error}") from None

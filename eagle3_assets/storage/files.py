@@ -1,10 +1,13 @@
-"""Parquet files and pages that are there whole or not at all.
+"""Files that are there whole or not at all: parquet, pages, and text that is written as it comes.
 
 What belongs here: writing one file safely and saying what went wrong. Not here: which file (``layout``), Dagster.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TextIO
 
 import polars as pl
 from upath import UPath
@@ -17,6 +20,27 @@ from eagle3_assets.storage.layout import Layout
 
 class StorageError(Exception):
     """Nothing could be written or read; the text names the path and the reason."""
+
+
+@contextmanager
+def writing_text(path: UPath) -> Iterator[TextIO]:
+    """A text file to write to, which gets its name when all is written; on an error nothing changes.
+
+    Raises:
+        StorageError: the disk is full, the place is read-only or unreachable; what stood at ``path`` is unchanged.
+    """
+    place = local_path(path)
+    try:
+        if place is not None:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
+            unfinished = Path(scratch) / path.name
+            with unfinished.open("w", encoding="utf-8") as file:
+                yield file
+            publish(unfinished, path)
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise StorageError(f"{path}: cannot be written: {said}; what was there before is unchanged") from error
 
 
 def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:

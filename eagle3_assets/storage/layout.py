@@ -4,6 +4,8 @@ What belongs here: paths. Not here: reading or writing them.
 
     <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
     <root>/decoded_previews/<partition>.html        the page to look at, beside the parquet
+    <root>/prompts/<partition>.source.json          what the prompts were made of
+    <root>/prompts/<partition>.refused.jsonl        every row of the source that made no prompt
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
     <root>/.journals/<partition>/                   what is being generated (elsewhere if the root is remote)
     <root>/.servers/                                logs of managed servers (likewise)
@@ -36,6 +38,14 @@ class Layout:
     def page(self, partition: str) -> UPath:
         """The page of a partition that a person opens."""
         return self.root / "decoded_previews" / f"{partition}.html"
+
+    def source_record(self, partition: str) -> UPath:
+        """What a partition's prompts were made of."""
+        return self.root / "prompts" / f"{partition}.source.json"
+
+    def refused_rows(self, partition: str) -> UPath:
+        """The rows of a partition's source that made no prompt."""
+        return self.root / "prompts" / f"{partition}.refused.jsonl"
 
     def generations(self, partition: str) -> UPath:
         """The directory of a partition's sealed generations."""

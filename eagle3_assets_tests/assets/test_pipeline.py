@@ -87,7 +87,7 @@ def test_every_asset_is_made_and_every_law_has_a_result(
     project = make_project()
     made = run(project, instance)
     assert made.good, made
-    assert set(statuses(made)) == {law.name for law in LAWS} | {"source_rows_accounted"}
+    assert set(statuses(made)) == {law.name for law in LAWS} | {"source_rows_accounted", "source_unchanged"}
     for asset, schema in ASSETS.items():
         assert frame(project, asset).schema == schema, asset
     page = project.layout.page("d").read_text(encoding="utf-8")
@@ -252,13 +252,14 @@ def test_a_source_that_changed_is_noticed(
     write_jsonl(tmp_path / "prompts.jsonl", demo_rows("function_calling", 3))
     defs = build_defs(project)
     job = defs.resolve_job_def(PARTITION_JOB)
-    key = dg.AssetCheckKey(dg.AssetKey("prompts"), "source_rows_accounted")
+    key = dg.AssetCheckKey(dg.AssetKey("prompts"), "source_unchanged")
     result = job.get_subset(asset_selection=set(), asset_check_selection={key}).execute_in_process(
         instance=instance, partition_key="d"
     )
     [evaluation] = result.get_asset_check_evaluations()
     assert not evaluation.passed
-    assert "the source has changed" in (evaluation.description or "")
+    assert "The source has changed" in (evaluation.description or "")
+    assert "prompts.jsonl has another content" in (evaluation.description or "")
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ BAD: list[tuple[bytes, str]] = [
     (b'{"messages": [{"role": "assistant", "content": "x"}]}', "no user message"),
     (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"description": "f"}]}', "`tools[0]` must be"),
     (b'{"id": true, "messages": [{"role": "user", "content": "x"}]}', "`id` must be a string or a whole number"),
-    (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is line 1's already"),
+    (b'{"id": "a", "messages": [{"role": "user", "content": "again"}]}', "its id 'a' is source.jsonl:1's already"),
     (b"[" * 5000, "nested too deeply"),
 ]
 
@@ -69,9 +69,66 @@ def test_a_bad_line_is_named_and_shifts_nothing(tmp_path: Path, line: bytes, rea
     assert found.rows["sample_id"].to_list() == ["a:1:0", "b:1:0"]
     assert found.rows["source_row"].to_list() == [1, 4]
     [refused] = found.refused
-    assert (refused.line, refused.source) == (2, "source.jsonl")
+    assert (refused.row, refused.source) == (2, "source.jsonl")
     assert reason in refused.reason
-    assert found.lines == 3
+    assert found.accounts.rows == 3
+    assert found.accounts.unaccounted == 0
+
+
+def call(arguments: Any, content: str | None = None) -> dict[str, Any]:
+    calls = [{"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": arguments}}]
+    return {"role": "assistant", "content": content, "tool_calls": calls}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"inner": schema}}
+    return {"type": "function", "function": {"name": "f", "parameters": schema}}
+
+
+USER = {"role": "user", "content": "x"}
+ODD: dict[str, tuple[dict[str, Any], str | None]] = {
+    "id is a number": ({"id": 7, "messages": [USER]}, None),
+    "id is zero": ({"id": 0, "messages": [USER]}, None),
+    "no id": ({"messages": [USER]}, None),
+    "empty id": ({"id": " ", "messages": [USER]}, "`id` must be printable text"),
+    "id with a line end": ({"id": "a\nb", "messages": [USER]}, "`id` must be printable text"),
+    "id is a list": ({"id": [1], "messages": [USER]}, "`id` must be a string or a whole number"),
+    "arguments as an object": ({"messages": [USER, call({"b": 1, "a": [2]}), USER]}, None),
+    "arguments as text": ({"messages": [USER, call('{"b": 1}'), USER]}, None),
+    "null content beside calls": ({"messages": [USER, call("{}", None), USER]}, None),
+    "null content alone": ({"messages": [USER, {"role": "assistant", "content": None}, USER]}, "is missing"),
+    "assistant first": ({"messages": [{"role": "assistant", "content": "hi"}, USER]}, None),
+    "two user turns in a row": ({"messages": [USER, USER]}, None),
+    "only a system turn": ({"messages": [{"role": "system", "content": "x"}]}, "no user message"),
+    "empty conversation": ({"messages": []}, "must be a non-empty list"),
+    "a message of 1 MB": ({"messages": [{"role": "user", "content": "long " * 200_000}]}, None),
+    "a deep schema": ({"messages": [USER], "tools": [nested(60)]}, None),
+    "a schema too deep": ({"messages": [USER], "tools": [nested(120)]}, "nested too deeply"),
+    "control characters": ({"messages": [{"role": "user", "content": "\u0000\u202e\x1b[31m"}]}, None),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("place", ["s.jsonl", "s.json"])
+def test_an_odd_row_is_taken_or_refused_by_name_and_shifts_nothing(case: str, place: str, tmp_path: Path) -> None:
+    row, refusal = ODD[case]
+    rows = [chat("first"), row, chat("last")]
+    path = tmp_path / place
+    path.write_text("\n".join(map(json.dumps, rows)) if place == "s.jsonl" else json.dumps(rows), encoding="utf-8")
+    found = read(Dataset(name="d", source=str(path)))
+    numbers = dict(found.rows.select("source_row", "conversation_id").iter_rows())
+    assert (numbers[1], numbers[3]) == ("first", "last")
+    assert found.accounts.unaccounted == 0
+    if refusal is None:
+        assert not found.refused
+        assert str(row.get("id", numbers[2])) == numbers[2]
+        assert json.loads(found.rows["messages"][1])[-1] == row["messages"][-1]
+    else:
+        [refused] = found.refused
+        assert refused.row == 2
+        assert refusal in refused.reason
 
 
 def test_bom_and_crlf_are_no_fault(tmp_path: Path) -> None:
@@ -206,7 +263,7 @@ def test_a_trial_is_the_first_rows_by_hash_in_source_order(tmp_path: Path) -> No
 def test_an_empty_source_gives_an_empty_frame(tmp_path: Path) -> None:
     found = read(source(tmp_path))
     assert found.rows.schema == PROMPTS
-    assert (len(found.rows), found.lines) == (0, 0)
+    assert (len(found.rows), found.accounts.rows) == (0, 0)
 
 
 def test_a_missing_source_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eagle3_assets.contract import PROMPTS
-from eagle3_assets.prompts.conversation import Dialogue, RefusedRowError
+from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import FORMAT_NAMES, LOOKED_AT, detect, read
 
 ROOT = Path(__file__).parent.parent.parent.parent

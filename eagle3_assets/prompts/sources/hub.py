@@ -1,0 +1,76 @@
+"""Datasets of the Hugging Face Hub: the files of a pinned commit in the local cache.
+
+What belongs here: asking ``huggingface_hub`` for a snapshot. Not here: which of its files are read, addresses
+(``config.addresses``).
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from eagle3_assets.config import parse_address
+
+TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105 - a name
+
+
+class HubError(Exception):
+    """Files of the Hub cannot be had; the text goes on from the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of one commit, on this machine."""
+
+    root: Path
+    repository: str
+    path: str
+    """As in the address."""
+
+
+def local_snapshot(text: str) -> Snapshot:
+    """The files of an address, downloaded where they are not in the cache yet.
+
+    With ``HF_HUB_OFFLINE=1``, or without a connection, the cache must have them all. The only token that is used is
+    the one in ``HF_TOKEN``.
+
+    Raises:
+        HubError: the files cannot be had.
+    """
+    address = parse_address(text)
+    # These are slow to import, and most sources need none of it.
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, IncompleteSnapshotError, LocalEntryNotFoundError
+
+    try:
+        root = snapshot_download(
+            address.repository,
+            repo_type="dataset",
+            revision=address.commit,
+            allow_patterns=_patterns(address.path),
+            token=os.environ.get(TOKEN_VARIABLE) or False,
+        )
+    except IncompleteSnapshotError as error:
+        raise HubError(
+            f"the local cache has not all of the files, and the Hub cannot be asked: {_said(error)}"
+        ) from None
+    except LocalEntryNotFoundError as error:
+        raise HubError(f"the files are not in the local cache, and the Hub cannot be asked: {_said(error)}") from None
+    except GatedRepoError as error:
+        raise HubError(
+            f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({_said(error)})"
+        ) from None
+    except HfHubHTTPError as error:
+        hint = f"; a private dataset needs {TOKEN_VARIABLE}" if not os.environ.get(TOKEN_VARIABLE) else ""
+        raise HubError(f"the Hub refused it: {_said(error)}{hint}") from None
+    except (OSError, ValueError) as error:
+        raise HubError(f"the files cannot be had: {_said(error)}") from None
+    return Snapshot(Path(root), address.repository, address.path)
+
+
+def _patterns(path: str) -> list[str] | None:
+    """Patterns of the download, whose ``*`` goes into directories too: they take what is wanted, and maybe more."""
+    return [path, f"{path}/*", path.replace("**/", "")] if path else None
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

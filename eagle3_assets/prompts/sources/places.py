@@ -1,0 +1,161 @@
+"""Which files a source has: a file, a directory, a glob, a snapshot of the Hugging Face Hub, or a list of these.
+
+What belongs here: finding and naming files. Not here: opening them (``reading``), downloading (``hub``).
+"""
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eagle3_assets.config import HUB_SCHEME
+from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
+
+TAKEN_ENDINGS = re.compile(r".*\.(?:(?:jsonl|ndjson|json)(?:\.(?:gz|zst|zstd))?|parquet)", re.IGNORECASE)
+"""Of the files that a directory gives. A file or glob gives every file that it names, whatever its ending."""
+
+
+class PromptSourceError(Exception):
+    """A source that cannot be read, or not to its end; the text names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file of a source."""
+
+    name: str
+    """Relative to the source, with slashes: what rows are named by, and what files are sorted by."""
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files of a source."""
+
+    files: tuple[SourceFile, ...]
+    """In the order in which they are read: of each entry sorted by name."""
+    left_out: tuple[str, ...]
+    """What lies there and is not read, and why: hidden files, other endings, linked directories."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What one path or address of a source gives."""
+
+    root: Path
+    """Names are relative to it."""
+    names: list[str]
+    left_out: list[str]
+    label: str | None = None
+    """Stands for the root where there are several entries; None for a place in the file system."""
+
+
+def find(source: Sequence[str]) -> Found:
+    """The files of a source.
+
+    Names are relative to the directory, to the part of a glob before its first wildcard, or to the Hub's repository; a
+    single file's is its own name. Of several entries, names are relative to what the entries have in common, and a file
+    which two of them give is read once.
+
+    Args:
+        source: absolute paths, directories, globs and addresses of the Hub, as the config has them.
+
+    Raises:
+        PromptSourceError: there is no such place, or no file in it.
+    """
+    entries = [_entry(place) for place in source]
+    if len(entries) == 1:
+        prefixes = [""]
+    else:
+        places = [entry.root for entry in entries if entry.label is None]
+        common = os.path.commonpath(places) if places else ""
+        prefixes = [entry.label or Path(os.path.relpath(entry.root, common)).as_posix() for entry in entries]
+        prefixes = ["" if prefix == "." else f"{prefix}/" for prefix in prefixes]
+    files: dict[Path, SourceFile] = {}
+    for entry, prefix in zip(entries, prefixes, strict=True):
+        for name in entry.names:
+            path = entry.root / name
+            files.setdefault(path, SourceFile(prefix + name, path))
+    left_out = [prefix + name for entry, prefix in zip(entries, prefixes, strict=True) for name in entry.left_out]
+    return Found(tuple(files.values()), tuple(left_out))
+
+
+def _entry(place: str) -> _Entry:
+    try:
+        entry = _of_hub(place) if place.startswith(HUB_SCHEME) else _of_path(Path(place))
+    except HubError as error:
+        raise PromptSourceError(f"{place}: {error}") from None
+    except OSError as error:
+        raise PromptSourceError(f"{place}: the dataset's source cannot be read: {error.strerror or error}") from None
+    if not entry.names:
+        seen = f"; left out: {', '.join(entry.left_out[:5])}" if entry.left_out else ""
+        raise PromptSourceError(f"{place}: the dataset's source has no file to read{seen}")
+    return entry
+
+
+def _of_path(path: Path) -> _Entry:
+    if path.is_dir():
+        return _Entry(path, *_of_directory(path))
+    if glob.has_magic(str(path)) and not path.exists():
+        return _of_glob(path)
+    path.stat()  # says why where it cannot be found
+    return _Entry(path.parent, [path.name], [])
+
+
+def _of_directory(root: Path) -> tuple[list[str], list[str]]:
+    names: list[str] = []
+    left_out: list[str] = []
+
+    def failed(error: OSError) -> None:
+        raise error
+
+    for folder, below, files in os.walk(root, onerror=failed):
+        for name in list(below):
+            path = Path(folder) / name
+            if name.startswith(".") or path.is_symlink():
+                below.remove(name)
+                why = "hidden" if name.startswith(".") else "a link to a directory"
+                left_out.append(f"{path.relative_to(root).as_posix()}/ ({why})")
+        for name in files:
+            relative = (Path(folder) / name).relative_to(root).as_posix()
+            if name.startswith("."):
+                left_out.append(f"{relative} (hidden)")
+            elif not TAKEN_ENDINGS.fullmatch(name):
+                left_out.append(f"{relative} (no ending of a data file)")
+            else:
+                names.append(relative)
+    return sorted(names), sorted(left_out)
+
+
+def _of_glob(pattern: Path) -> _Entry:
+    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
+    root, below = Path(*pattern.parts[:fixed]), str(Path(*pattern.parts[fixed:]))
+    if not root.is_dir():
+        root.stat()
+        raise NotADirectoryError(None, f"{root} is not a directory")
+    names = _matching(root, below)
+    hidden = _matching(root, below, hidden=True) - names
+    return _Entry(root, sorted(names), sorted(f"{name} (hidden)" for name in hidden))
+
+
+def _matching(root: Path, pattern: str, *, hidden: bool = False) -> set[str]:
+    found: Iterable[str] = glob.iglob(pattern, root_dir=root, recursive=True, include_hidden=hidden)  # noqa: PTH207 - Path's takes hidden files too
+    return {Path(name).as_posix() for name in found if (root / name).is_file()}
+
+
+def _of_hub(address: str) -> _Entry:
+    snapshot = local_snapshot(address)
+    if glob.has_magic(snapshot.path):
+        entry = _of_glob(snapshot.root / snapshot.path)
+    else:
+        entry = _of_path(snapshot.root / snapshot.path)
+    base = entry.root.relative_to(snapshot.root).as_posix()
+    prefix = "" if base == "." else f"{base}/"
+    return _Entry(
+        snapshot.root,
+        [prefix + name for name in entry.names],
+        [prefix + name for name in entry.left_out],
+        label=snapshot.repository,
+    )

@@ -1,0 +1,164 @@
+"""One file as rows, from its beginning to its end, in memory that does not grow with it.
+
+What belongs here: telling the kind of a file, cutting it into rows, hashing it on the way. Not here: parsing a row's
+meaning, which files there are.
+
+The kind is told by the first bytes: parquet, gzip, zstandard, else text. Text that begins with ``[`` is a JSON array
+unless the file is named as JSON lines; all other text is JSON lines.
+"""
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import polars as pl
+
+from eagle3_assets.frames import batches
+from eagle3_assets.interchange import MAX_LINE_BYTES, InterchangeError, TooLong, numbered_lines
+from eagle3_assets.packed import DAMAGED, unpacked
+from eagle3_assets.prompts.dialogue import RefusedRowError
+from eagle3_assets.prompts.sources.arrays import ArrayError, array_elements
+from eagle3_assets.prompts.sources.changes import FileState
+from eagle3_assets.prompts.sources.places import PromptSourceError, SourceFile
+from eagle3_assets.strict_json import BYTE_ORDER_MARK, StrictJsonError, parse
+
+_PARQUET = b"PAR1"
+_NAMED_AS_LINES = re.compile(r".*\.(?:jsonl|ndjson)(?:\.(?:gz|zst|zstd))?", re.IGNORECASE)
+_BITE = 1 << 20
+_PARQUET_ROWS = 256
+"""Rows of a parquet file that are held at once: a conversation may be long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One row, not parsed yet."""
+
+    file: SourceFile
+    number: int
+    """1-based: the line, empty ones counted, the element of an array, or the row of a parquet file."""
+    raw: bytes | TooLong | dict[str, Any]
+
+    def value(self) -> Any:  # noqa: ANN401 - any JSON value
+        """The value.
+
+        Raises:
+            RefusedRowError: it is no strict JSON, or too long to be looked at.
+        """
+        if isinstance(self.raw, TooLong):
+            raise RefusedRowError(f"is longer than {MAX_LINE_BYTES >> 20} MiB")
+        if isinstance(self.raw, dict):
+            return self.raw
+        try:
+            return parse(self.raw)
+        except StrictJsonError as error:
+            raise RefusedRowError(str(error)) from None
+
+
+class OpenSource:
+    """A file of a source while it is read; a context manager.
+
+    Raises:
+        PromptSourceError: from every method where the file cannot be read, is damaged, or changes meanwhile.
+    """
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+        self._sha256 = hashlib.sha256()
+
+    def __enter__(self) -> Self:
+        try:
+            self._raw = self.file.path.open("rb", buffering=0)
+            self._before = os.fstat(self._raw.fileno())
+            self._hashed = io.BufferedReader(_Hashing(self._raw, self._sha256.update), _BITE)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._raw.close()
+
+    def rows(self) -> Iterator[SourceRow]:
+        """All rows but empty lines, in order."""
+        try:
+            start = self._hashed.peek(4)[:4]
+            if start == _PARQUET:
+                yield from self._numbered(_parquet_rows(self.file.path))
+                return
+            content = unpacked(self._hashed, start)
+            if _is_array(content, self.file.name):
+                yield from self._numbered(enumerate(array_elements(content), start=1))
+            else:
+                yield from self._numbered(_lines(content))
+        except (ArrayError, InterchangeError, *DAMAGED) as error:
+            raise PromptSourceError(f"{self.file.path}: is damaged: {error}") from None
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    def state(self, format: str | None) -> FileState:  # noqa: A002 - the word for it
+        """What to remember of the file, once no more rows are wanted; what was not read of it is hashed now."""
+        try:
+            while self._hashed.read(_BITE):
+                pass
+            after = os.fstat(self._raw.fileno())
+        except OSError as error:
+            raise self._unreadable(error) from None
+        if (after.st_size, after.st_mtime_ns) != (self._before.st_size, self._before.st_mtime_ns):
+            raise PromptSourceError(f"{self.file.path}: was written to while it was read; materialize prompts again")
+        return FileState(
+            name=self.file.name,
+            size=after.st_size,
+            modified_ns=after.st_mtime_ns,
+            sha256=self._sha256.hexdigest(),
+            format=format,
+        )
+
+    def _numbered(self, rows: Iterator[tuple[int, bytes | TooLong | dict[str, Any]]]) -> Iterator[SourceRow]:
+        return (SourceRow(self.file, number, raw) for number, raw in rows)
+
+    def _unreadable(self, error: OSError) -> PromptSourceError:
+        return PromptSourceError(f"{self.file.path}: the dataset's source cannot be read: {error.strerror or error}")
+
+
+class _Hashing(io.RawIOBase):
+    """A file whose bytes are hashed as they are read."""
+
+    def __init__(self, file: io.RawIOBase, update: Callable[[Any], None]) -> None:
+        self._file, self._update = file, update
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        count = self._file.readinto(buffer) or 0
+        self._update(memoryview(buffer)[:count])
+        return count
+
+
+def _is_array(content: BinaryIO, name: str) -> bool:
+    start = content.peek(64).removeprefix(BYTE_ORDER_MARK).lstrip()  # type: ignore[attr-defined] # it is buffered
+    return start.startswith(b"[") and not _NAMED_AS_LINES.fullmatch(name)
+
+
+def _lines(content: BinaryIO) -> Iterator[tuple[int, bytes | TooLong]]:
+    for number, _, line in numbered_lines(content):
+        if isinstance(line, TooLong) or line.removeprefix(BYTE_ORDER_MARK).strip():
+            yield number, line
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    try:
+        for batch in batches(pl.scan_parquet(path, glob=False), _PARQUET_ROWS):
+            for row in batch.iter_rows(named=True):
+                number += 1
+                yield number, row
+    except pl.exceptions.PolarsError as error:
+        raise PromptSourceError(f"{path}: is damaged after row {number:,}: {error}") from None

@@ -1,0 +1,83 @@
+"""A partition's prompts and the record of their source, in storage and against the source as it is now.
+
+What belongs here: taking prompts from a source with all that is kept beside them, and telling whether they are still
+what the source gives. Not here: reading sources (``prompts``), Dagster.
+"""
+
+import polars as pl
+from pydantic import ValidationError
+
+from eagle3_assets.files import write_text
+from eagle3_assets.partitions import Partition
+from eagle3_assets.project import Project
+from eagle3_assets.prompts.record import SourceRecord, rows_digest
+from eagle3_assets.prompts.rows import NotedRow, PromptRows, read_partition
+from eagle3_assets.prompts.sources import differences, find
+from eagle3_assets.storage.files import StorageError, scan_parquet, writing_text
+
+
+def take_prompts(project: Project, partition: Partition) -> tuple[PromptRows, SourceRecord]:
+    """Reads a partition's prompts from its source, and writes the refused rows and the record beside where they go.
+
+    Raises:
+        PromptSourceError: the source cannot be read.
+        StorageError: nothing can be written; what was there before is unchanged.
+    """
+    with writing_text(project.layout.refused_rows(partition.key)) as file:
+
+        def write(row: NotedRow) -> None:
+            file.write(row.model_dump_json() + "\n")
+
+        found = read_partition(partition, project.config.trial_rows, write)
+    record = SourceRecord.of(found, partition, project.config.trial_rows)
+    path = project.layout.source_record(partition.key)
+    try:
+        write_text(path, record.model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return found, record
+
+
+def stored_record(project: Project, partition: Partition) -> SourceRecord | None:
+    """The record beside the stored prompts; None where there is none that can be read."""
+    try:
+        return SourceRecord.model_validate_json(project.layout.source_record(partition.key).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def source_changes(project: Project, partition: Partition, record: SourceRecord) -> list[str]:
+    """In what the source and its settings differ from those that prompts were made of, one line each.
+
+    Files whose size and time of change are the same are taken to be the same; others are hashed.
+
+    Raises:
+        PromptSourceError: the source cannot be read.
+    """
+    settings = record.other_settings(partition, project.config.trial_rows)
+    return settings + differences(record.files, find(partition.dataset.source).files)
+
+
+def current_prompts(project: Project, partition: Partition) -> PromptRows:
+    """What the source gives now: the stored prompts where it is still what they were made of, else read anew.
+
+    Raises:
+        PromptSourceError: the source cannot be read.
+    """
+    record = stored_record(project, partition)
+    if record is not None and not source_changes(project, partition, record):
+        try:
+            stored = scan_parquet(project.layout.asset_file("prompts", partition.key), asset="prompts").collect()
+        except (StorageError, pl.exceptions.ComputeError):
+            stored = None
+        if stored is not None and rows_digest(stored) == record.prompts:
+            return PromptRows(
+                stored,
+                record.accounts,
+                record.refused,
+                record.remarked,
+                record.remarks,
+                record.files,
+                record.left_out_files,
+            )
+    return read_partition(partition, project.config.trial_rows)
