@@ -176,7 +176,8 @@ def test_nulls_are_absent_and_a_final_answer_is_generated_anew(tmp_path: Path) -
 THINKING_TEMPLATE = (
     "{%- for m in messages -%}<|im_user|>{{ m.role }}<|im_middle|>"
     "{%- if m.role == 'assistant' -%}<think>{{ m.get('reasoning_content', '') }}</think>{%- endif -%}"
-    "{{ m.get('content', '') }}<|im_end|>{%- endfor -%}"
+    "{{ m.get('content', '') }}{%- for c in m.get('tool_calls', []) -%}{{ c.function.arguments | tojson }}{%- endfor -%}"
+    "<|im_end|>{%- endfor -%}"
 )
 
 
@@ -189,7 +190,7 @@ def test_no_null_reaches_a_template_as_the_word_none(nulls: dict[str, Any], tmp_
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO / "model")
     made = tokenize_rows(tokenizer, read(source(tmp_path, row)).rows, thinking=True, chat_template=THINKING_TEMPLATE)
     assert tokenizer.decode(made["prompt_ids"][0].to_list(), skip_special_tokens=False) == (
-        "<|im_user|>user<|im_middle|>x<|im_end|><|im_user|>assistant<|im_middle|><think></think><|im_end|>"
+        "<|im_user|>user<|im_middle|>x<|im_end|><|im_user|>assistant<|im_middle|><think></think>{}<|im_end|>"
         "<|im_user|>tool<|im_middle|>cold<|im_end|>"
     )
 
