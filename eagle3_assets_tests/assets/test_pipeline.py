@@ -335,6 +335,7 @@ def test_failed_prompts_are_asked_again_when_told(make_project: ProjectMaker, in
     assert raw(project)["output_ids"].to_list() == rows["output_ids"].to_list()
 
 
+@pytest.mark.slow
 def test_a_broken_row_alone_is_asked_again_when_told(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
     project = make_project()
     run(project, instance)
