@@ -130,6 +130,13 @@ class TokenColumn:
         """The ids of one row, a view."""
         return self.values[self.offsets[number] : self.offsets[number + 1]]
 
+    def take(self, rows: Ints) -> "TokenColumn":
+        """The rows with these numbers (int64), in their order; one may come more than once."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        values = self.values[np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])]
+        return TokenColumn(values, offsets, self.null_rows[rows])
+
     def at(self, index: ArrayLike) -> Ints:
         """Each row's id at an index (one for all rows or one for each), int64; -1 where the row has no such index."""
         index = np.broadcast_to(np.asarray(index, np.int64), (len(self),))
