@@ -13,7 +13,7 @@ import json
 import sysconfig
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.usage import cpu_s, peak_mib
 from eagle3_assets import demo
-from eagle3_assets.config import Sampling
+from eagle3_assets.config import LengthBand, Sampling
 from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS, TOKENIZED_PROMPTS
 from eagle3_assets.frames import batches
 from eagle3_assets.identity import canonical_json, ids_sha256
@@ -61,7 +61,7 @@ class Target:
 
 
 def kimi() -> Target:
-    """A target of 163,840 ids without a tokenizer; ids are as frequent as words of a language, so that files pack so."""
+    """A target of 163,840 ids, no tokenizer; ids are as frequent as words, so files pack as real ones."""
 
     def words(random: np.random.Generator, rows: int, tokens: int) -> Matrix:
         return np.minimum(random.zipf(1.2, (rows, tokens)), 160_000).astype(np.int32)
@@ -152,53 +152,66 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
     _store(prompt_rows.cast(dict(TOKENIZED_PROMPTS)), _prompts(directory, name))  # type: ignore[arg-type]
 
 
-def read(directory: Path) -> tuple[Verdict, ...]:
+Run = Callable[[], tuple[Verdict, ...]]
+
+
+def read(directory: Path) -> Run:
     """Reads the outputs once, and does nothing with them."""
-    deque(batches(pl.scan_parquet(_outputs(directory, IDS))), maxlen=0)
-    return ()
+
+    def run() -> tuple[Verdict, ...]:
+        deque(batches(pl.scan_parquet(_outputs(directory, IDS))), maxlen=0)
+        return ()
+
+    return run
 
 
-def judge_outputs(directory: Path) -> tuple[Verdict, ...]:
+def judge_outputs(directory: Path) -> Run:
     """Every law on the ids of outputs, the index of the current prompts included."""
     columns = ("sample_id", "status", "prompt_ids")
-    index = PromptIndex.of(batches(pl.scan_parquet(_prompts(directory, IDS)).select(columns)))
-    context = Context(kimi().profile, current_prompts=index, complete_records=True)
-    return judge_generations(batches(pl.scan_parquet(_outputs(directory, IDS))), context).verdicts
+    context = Context(kimi().profile, complete_records=True, length_band=LengthBand(median=(1, 10**6)))
+
+    def run() -> tuple[Verdict, ...]:
+        index = PromptIndex.of(batches(pl.scan_parquet(_prompts(directory, IDS)).select(columns)))
+        known = replace(context, current_prompts=index)
+        return judge_generations(batches(pl.scan_parquet(_outputs(directory, IDS))), known).verdicts
+
+    return run
 
 
-def judge_all_prompts(directory: Path) -> tuple[Verdict, ...]:
-    """Every law on the ids of prompts; rendering prompts again or with inert text is none of it, so theirs are given."""
+def judge_all_prompts(directory: Path) -> Run:
+    """Every law on the ids of prompts; rendering them with inert text, or again, is none of it."""
     scanned = pl.scan_parquet(_prompts(directory, IDS))
-    ids = scanned.select("sample_id", "prompt_ids")
-    context = Context(
-        kimi().profile,
-        rerendered_prompts=ids.head(SAMPLE_ROWS).collect(),
-        source_sample_ids=frozenset(ids.select("sample_id").collect()["sample_id"]),
-    ).with_inert_prompts(batches(ids))
-    return judge_prompts(batches(scanned), context).verdicts
+    inert = list(batches(scanned.select("sample_id", "prompt_ids")))
+    samples = frozenset(name for batch in inert for name in batch["sample_id"])
+    context = Context(kimi().profile, rerendered_prompts=inert[0].head(SAMPLE_ROWS), source_sample_ids=samples)
+    return lambda: judge_prompts(batches(scanned), context.with_inert_prompts(inert)).verdicts
 
 
-def judge_sample(directory: Path) -> tuple[Verdict, ...]:
-    """The laws that decode whole outputs, of a sample; drawing it is included."""
-    return _judge_texts(directory, lambda law: law.sampled)
-
-
-def judge_calls(directory: Path) -> tuple[Verdict, ...]:
+def judge_calls(directory: Path) -> Run:
     """The laws that decode the tool calls of every output."""
     laws = (tool_texts.TOOL_CALL_ID, tool_texts.TOOL_ARGUMENTS_JSON, tool_texts.TOOL_DECLARED)
     return _judge_texts(directory, laws.__contains__)
 
 
-def _judge_texts(directory: Path, chosen: Callable[[RowLaw], bool]) -> tuple[Verdict, ...]:
+def judge_sample(directory: Path) -> Run:
+    """The laws that decode whole outputs, of a sample; drawing it is included."""
+    return _judge_texts(directory, lambda law: law.sampled)
+
+
+def _judge_texts(directory: Path, chosen: Callable[[RowLaw], bool]) -> Run:
     tokenizer = load_tokenizer(MODEL, trust_remote_code=False)
     scanned = pl.scan_parquet(_outputs(directory, TEXTS))
     samples = scanned.select("sample_id").collect()["sample_id"]
     context = Context(demo_profile(tokenizer), tokenizer=tokenizer, declared_tools=dict.fromkeys(samples, (TOOL,)))
     laws = [law for law in laws_of("raw_generations") if isinstance(law, RowLaw) and chosen(law)]
-    judge = Judge("raw_generations", context, laws=laws)
-    for batch in batches(scanned):
-        judge.add(batch)
-    return judge.report().verdicts
+
+    def run() -> tuple[Verdict, ...]:
+        judge = Judge("raw_generations", context, laws=laws)
+        for batch in batches(scanned):
+            judge.add(batch)
+        return judge.report().verdicts
+
+    return run
 
 
 RUNS = {
@@ -214,13 +227,13 @@ def measured(run: str, directory: Path) -> dict[str, Any]:
     """Runs one in this process.
 
     Returns:
-        ``cpu_s``: of all threads, user and system, imports left out; ``peak_mib`` of this process, imports included;
+        ``cpu_s``: of all threads, user and system, imports and preparing left out; ``peak_mib`` of this process, with
+        all that;
         ``judged``: names of laws, with the number of rows that each judged; ``not_judged``: with the reason of each.
     """
-    import transformers  # noqa: F401, TID253 - importing is no part of the work
-
+    prepared = RUNS[run](directory)
     before = cpu_s()
-    verdicts = RUNS[run](directory)
+    verdicts = prepared()
     return {
         "cpu_s": cpu_s() - before,
         "peak_mib": peak_mib(),

@@ -43,11 +43,11 @@ def ids_sha256(prompt_ids: Sequence[int] | NDArray[Any], output_ids: Sequence[in
     The length keeps ``([1], [2])`` and ``([1, 2], [])`` apart. Taken when the reply is captured, compared after
     read-back.
     """
-    prompt = np.asarray(prompt_ids, dtype="<i4")
-    output = np.asarray(output_ids, dtype="<i4")
+    prompt = np.ascontiguousarray(prompt_ids, dtype="<i4")
+    output = np.ascontiguousarray(output_ids, dtype="<i4")
     total = hashlib.sha256(len(prompt).to_bytes(8, "little"))
-    total.update(prompt.tobytes())
-    total.update(output.tobytes())
+    total.update(prompt.data)
+    total.update(output.data)
     return total.hexdigest()
 
 

@@ -56,7 +56,10 @@ class Batch:
 
     def present(self, name: str) -> Mask:
         """Where the column has a value."""
-        return self.column(name, pl.Null).is_not_null().to_numpy()
+        nulls = self.frame[name].null_count() if self.has(name) else len(self)
+        if nulls in (0, len(self)):  # as in most columns; asking polars for each row has a price
+            return np.full(len(self), nulls == 0, np.bool_)
+        return self.frame[name].is_not_null().to_numpy()
 
     @cached_property
     def sample_ids(self) -> list[str]:

@@ -55,6 +55,7 @@ class InertPrompts:
             samples = batch["sample_id"].fill_null("").to_list()
             prompts = TokenColumn.from_series(batch["prompt_ids"])
             control = TokenColumn.from_marks(prompts.marks(control_ids))
+            memory, ends = control.values.astype(np.int64).tobytes(), (control.offsets * 8).tolist()
             refused = prompts.null_rows.tolist()
             declared = [() if tools is None else tools.get(sample, ()) for sample in samples]
             declaring = np.array([bool(names) for names in declared], np.bool_)
@@ -62,7 +63,7 @@ class InertPrompts:
             for row, (sample, names, text) in enumerate(zip(samples, declared, texts, strict=True)):
                 if sample in kinds:
                     continue
-                key = None if refused[row] else control.row(row).astype(np.int64).tobytes()
+                key = None if refused[row] else memory[ends[row] : ends[row + 1]]
                 kinds[sample] = numbers.setdefault(key, len(numbers))
                 # Inert text keeps plain names alone.
                 if text is not None and (lost := [n for n in names if PLAIN.fullmatch(n) and not tells(text, n)]):
