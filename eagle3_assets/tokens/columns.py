@@ -160,16 +160,18 @@ class TokenColumn:
         wanted = np.unique(np.fromiter(ids, np.int64))
         if not len(wanted) or not len(self.values):
             return self._marks_at(np.empty(0, np.int64))
-        # Structural ids mostly lie together at the end of a vocabulary, so the range alone drops almost every token.
+        # Structural ids mostly lie together at the end of a vocabulary, so the least one alone drops almost every token.
         low, high = int(wanted[0]), int(wanted[-1])
-        near = np.flatnonzero((self.values >= low) & (self.values <= high))
+        near = np.flatnonzero(self.values >= low)
+        near = near[self.values[near] <= high]
         table = np.zeros(high - low + 1, np.bool_)
         table[wanted - low] = True
         return self._marks_at(near[table[self.values[near] - low]])
 
     def outside(self, low: int, high: int) -> Marks:
         """Where an id is below ``low`` or not below ``high``."""
-        if not len(self.values) or (self.values.min() >= low and self.values.max() < high):
+        fits = low <= np.iinfo(self.values.dtype).min and high > np.iinfo(self.values.dtype).max
+        if fits or not len(self.values) or (self.values.min() >= low and self.values.max() < high):
             return self._marks_at(np.empty(0, np.int64))
         return self._marks_at(np.flatnonzero((self.values < low) | (self.values >= high)))
 
@@ -211,13 +213,17 @@ class TokenColumn:
 
     def digests(self) -> list[bytes]:
         """A sha256 of each row's ids: equal for equal rows, whatever integer type they are stored in."""
+        return [hashlib.sha256(row).digest() for row in self.row_bytes()]
+
+    def row_bytes(self) -> list[memoryview]:
+        """Each row's ids as little-endian int32 in memory; as int64 if one of the column does not fit."""
         values = self.values
         if values.dtype != np.int32:
             small = not len(values) or (values.min() >= MIN_ID and values.max() <= MAX_ID)
             values = values.astype("<i4") if small else values
         memory = np.ascontiguousarray(values).view(np.uint8).data
         ends = (self.offsets * values.itemsize).tolist()
-        return [hashlib.sha256(memory[start:end]).digest() for start, end in pairwise(ends)]
+        return [memory[start:end] for start, end in pairwise(ends)]
 
     def _unequal(self, start: Ints, other: "TokenColumn", other_start: Ints, length: Ints) -> Marks:
         """Occurrences of differing ids between slices given by absolute starts; their index counts from the slice."""

@@ -10,9 +10,9 @@ from eagle3_assets.tokens.profile import TargetProfile
 
 REMARK_IDS, EXTREME_IDS = 100, 400
 """Ids in a run or a loop from which it is remarked on, or is extreme."""
-REMARK_TIMES, EXTREME_TIMES = 4, 10
+REMARK_TIMES, EXTREME_TIMES = 3, 10
 """How often the end of an output repeats."""
-REMARK_SHARE, EXTREME_SHARE = 0.6, 0.9
+REMARK_SHARE, EXTREME_SHARE = 0.5, 0.9
 """Share of an output's passages that stood in it before."""
 PASSAGES_FROM = 200
 """Passages are counted in outputs of so many ids: a few short calls of one tool are much alike."""
