@@ -102,15 +102,17 @@ class TokenColumn:
             series, inner = series.cast(pl.List(pl.Int32)), pl.Int32
         if not isinstance(series.dtype, pl.List) or inner not in (*_SIGNED, *_UNSIGNED):
             raise TypeError(f"column {series.name!r} must be a list of integer ids, not {series.dtype}")
-        lengths = series.list.len().fill_null(0).to_numpy()
+        null_rows = nulls(series)
+        lengths = series.list.len()
+        lengths = lengths.fill_null(0) if null_rows.any() else lengths
         offsets = np.zeros(len(series) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        np.cumsum(lengths.to_numpy(), out=offsets[1:])
         flat = series.explode(empty_as_null=False, keep_nulls=False)
         if flat.dtype != pl.Int32:
             flat = flat.cast(pl.Int64)
         if flat.null_count():
             flat = flat.fill_null(NO_ID)
-        return cls(flat.to_numpy(), offsets, series.is_null().to_numpy())
+        return cls(flat.to_numpy(), offsets, null_rows)
 
     @classmethod
     def from_marks(cls, marks: Marks) -> "TokenColumn":
@@ -160,7 +162,7 @@ class TokenColumn:
         wanted = np.unique(np.fromiter(ids, np.int64))
         if not len(wanted) or not len(self.values):
             return self._marks_at(np.empty(0, np.int64))
-        # Structural ids mostly lie together at the end of a vocabulary, so the least one alone drops almost every token.
+        # Structural ids mostly lie at the end of a vocabulary, so the least one alone drops almost every token.
         low, high = int(wanted[0]), int(wanted[-1])
         near = np.flatnonzero(self.values >= low)
         near = near[self.values[near] <= high]
@@ -236,3 +238,11 @@ class TokenColumn:
     def _marks_at(self, positions: Ints) -> Marks:
         row = np.searchsorted(self.offsets, positions, side="right") - 1
         return Marks(row, positions - self.offsets[row], self.values[positions], len(self))
+
+
+def nulls(series: pl.Series) -> Mask:
+    """Where a series is null: its count alone says it for most, and asking polars for each row has a price."""
+    count = series.null_count()
+    if count in (0, len(series)):
+        return np.full(len(series), count > 0, np.bool_)
+    return series.is_null().to_numpy()

@@ -46,7 +46,7 @@ def longest_run(ids: Ids) -> Stretch:
 def may_have_run(column: TokenColumn, shortest: int) -> Ints:
     """Numbers of the rows that may have a run of ``shortest`` ids, three at least; none that has one is left out."""
     step = shortest // 3  # a run of three steps holds two neighbouring pairs of equal ids
-    every = column.values[::step]
+    every = np.ascontiguousarray(column.values[::step])
     pairs = every[1:] == every[:-1]
     twice = np.flatnonzero(pairs[1:] & pairs[:-1]) * step
     for between in (1, step // 2, step + 1, 2 * step - 1):  # frequent ids are often equal at three places by chance
