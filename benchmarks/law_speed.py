@@ -44,7 +44,8 @@ imports, the median of {times}; the peak (VmHWM) is of the whole process, the hi
 |---|--:|--:|--:|--:|
 {ids}
 
-At most 4 times reading, below 2,048 MiB, is what the laws on ids must reach together. The prompts of inert text that
+At most 4 times reading, below 2,048 MiB, is what the laws on ids must reach together; round by round they took
+{rounds} times. The prompts of inert text that
 `prompt_injection` compares with were rendered before. Not judged, as nothing of the kind is in these rows:
 {missing}.
 
@@ -70,7 +71,7 @@ class Result:
     """Why laws were not, by name."""
 
 
-def measure(rows: int, tokens: int) -> dict[str, Result]:
+def measure(rows: int, tokens: int) -> dict[str, list[Result]]:
     """Runs everything on generated partitions of that size, and says on standard error how it goes."""
     with tempfile.TemporaryDirectory() as directory:
         _run("write", directory, str(rows), str(tokens))
@@ -81,11 +82,13 @@ def measure(rows: int, tokens: int) -> dict[str, Result]:
                 taken[run].append(Result(**json.loads(_run(run, directory))))
                 said = f"{run}: {taken[run][-1].cpu_s:.2f} CPU-s, {taken[run][-1].peak_mib:,.0f} MiB"
                 print(said, file=sys.stderr, flush=True)
-    return {run: _together(results) for run, results in taken.items()}
+    return taken
 
 
-def report(results: Mapping[str, Result], rows: int, tokens: int, command: str, note: str | None = None) -> str:
+def report(taken: Mapping[str, Sequence[Result]], rows: int, tokens: int, command: str, note: str | None = None) -> str:
     """The part of the page."""
+    results = {run: _together(each) for run, each in taken.items()}
+    rounds = [sum(taken[run][n].cpu_s for run in ON_IDS) / taken["read"][n].cpu_s for n in range(TIMES)]
     read = results["read"]
     on_ids = [results[run] for run in ON_IDS]
     lines = [("reading the file", 0, read.cpu_s, read.peak_mib)]
@@ -107,6 +110,7 @@ def report(results: Mapping[str, Result], rows: int, tokens: int, command: str, 
             f"| {said} | {laws or ''} | {cpu:.2f} | {cpu / read.cpu_s:.1f} | {peak:,.0f} |"
             for said, laws, cpu, peak in lines
         ),
+        rounds=", ".join(f"{ratio:.2f}" for ratio in rounds),
         missing=", ".join(f"`{name}`" for name in missing),
         decoding="\n".join(decoding),
     )

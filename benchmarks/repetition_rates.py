@@ -164,12 +164,15 @@ def main() -> None:
             looped = [_loop_line(either, period, counting=False) for period in PERIODS]
             looped += [_loop_line(either, period, counting=True) for period in COUNTING_PERIODS]
     total["the demo target's outputs"] = [_rates(outputs)]
-    rows = [(kind, *(sum(c[place] for c in counts) for place in range(3))) for kind, counts in total.items()]
+    rows = []
+    for kind, counts in total.items():
+        of, remarks, extremes = (sum(c) for c in zip(*counts, strict=True))
+        rows.append(f"| {kind} | {of:,} | {remarks} ({remarks / of:.2%}) | {extremes} |")
     part = PART.format(
         machine=machine(("tokenizers", "transformers", "numpy")),
         lengths=", ".join(f"{length:,}" for length in LENGTHS),
         tokenizers=", ".join(folder.name for folder in folders),
-        genuine="\n".join(f"| {kind} | {of:,} | {r} ({r / of:.2%}) | {e} |" for kind, of, r, e in rows),
+        genuine="\n".join(rows),
         each=LOOPS_EACH,
         looped_with=LOOPS_WITH,
         heads=" | ".join(f"{looped:,} ids" for looped in LOOPED),
