@@ -22,6 +22,8 @@ QUICK, FULL = (5_000, 1_000), (100_000, 1_000)
 """Rows and tokens of each."""
 TIMES = 3
 """How often each run is repeated: the median counts."""
+LIMIT, ROOM_MIB = 4, 2_048
+"""What the laws on ids may take: times reading, and peak."""
 ON_IDS = {"outputs": "laws on the ids of outputs", "prompts": "laws on the ids of prompts"}
 DECODING = {"calls": "laws that decode every tool call", "sample": "laws that decode whole outputs, of a sample"}
 ELSEWHERE = {"the target's tokenizer is not at hand", "the declared tools are not at hand"}
@@ -44,8 +46,8 @@ imports, the median of {times}; the peak (VmHWM) is of the whole process, the hi
 |---|--:|--:|--:|--:|
 {ids}
 
-At most 4 times reading, below 2,048 MiB, is what the laws on ids must reach together; round by round they took
-{rounds} times. The prompts of inert text that
+The laws on ids shall together take at most {limit} times reading and {room:,} MiB: this run {verdict}. Round by round
+they took {rounds} times. The prompts of inert text that
 `prompt_injection` compares with were rendered before. Not judged, as nothing of the kind is in these rows:
 {missing}.
 
@@ -107,8 +109,14 @@ def report(taken: Mapping[str, Sequence[Result]], rows: int, tokens: int, comman
         command=command,
         machine="\n".join([machine(("polars", "numpy", "tokenizers")), *([f"- {note}"] if note else [])]),
         ids="\n".join(
-            f"| {said} | {laws or ''} | {cpu:.2f} | {cpu / read.cpu_s:.1f} | {peak:,.0f} |"
+            f"| {said} | {laws or ''} | {cpu:.2f} | {cpu / read.cpu_s:.2f} | {peak:,.0f} |"
             for said, laws, cpu, peak in lines
+        ),
+        limit=LIMIT,
+        room=ROOM_MIB,
+        verdict="; ".join(
+            f"{'keeps to' if kept else 'misses'} the {what}"
+            for what, kept in (("time", together[1] <= LIMIT * read.cpu_s), ("memory", together[2] <= ROOM_MIB))
         ),
         rounds=", ".join(f"{ratio:.2f}" for ratio in rounds),
         missing=", ".join(f"`{name}`" for name in missing),
