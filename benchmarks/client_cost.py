@@ -2,14 +2,13 @@
 
 What belongs here: which clients run against which mock server, and the report. Not here: clients, server.
 
-Usage: python -m benchmarks.client_cost [--full] [--out docs/benchmarks.md] [--note TEXT]
+Usage: python -m benchmarks.client_cost [--full] [--write] [--note TEXT]
 The short form takes a few minutes. Every client is a process of its own; the mock server's work is not counted.
 """
 
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -18,9 +17,9 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
+
+from benchmarks.page import machine, write_part
 
 ROOT = Path(__file__).parent.parent
 PAIRS = ("ours", "bare", "threads")
@@ -30,8 +29,8 @@ CLIENTS = {
     "threads": "pool of threads, one for each request in flight, on the chat endpoint: text, no ids",
     "dagster": "one row through the whole job",
 }
-PAGE = """\
-# Benchmarks
+PART = """\
+## The client
 
 What generating costs on the client's side, against a mock server on the same machine that answers like SGLang 0.5.23.
 All clients were measured in the same run, each in a process of its own. Written by `benchmarks/client_cost.py`:
@@ -46,7 +45,7 @@ Clients:
 
 {clients}
 
-## Speed
+### Speed
 
 {speed}
 
@@ -56,13 +55,13 @@ journal, sealing; Python's imports are left out for every client. *Heavy tail*: 
 *Mock* and *others* are the processor cores that the server and everything else on the machine used meanwhile: where all
 together come near the number of cores, the figures are worse than they should be, and only the comparison counts.
 
-## Memory
+### Memory
 
 Peak of the whole process, and what it grew for each prompt more than in the line before.
 
 {memory}
 
-## Dagster's own cost
+### Dagster's own cost
 
 What a run costs before it generates much: the whole job on one prompt, every asset and every check,
 {dagster}, Dagster's imports and a new instance included.
@@ -185,16 +184,16 @@ def write_prompts(directory: Path, count: int) -> Path:
 
 
 def report(results: list[Result], command: str, note: str | None = None) -> str:
-    """The page.
+    """The part of the page.
 
     Args:
         results: of all cases.
         command: that makes them.
         note: what else a reader has to know of this run.
     """
-    return PAGE.format(
+    return PART.format(
         command=command,
-        machine="\n".join(f"- {fact}" for fact in (*_machine(), *filter(None, [note]))),
+        machine="\n".join([machine(("aiohttp", "msgspec", "polars", "dagster")), *([f"- {note}"] if note else [])]),
         clients="\n".join(f"- **{name}**: {CLIENTS[name]}" for name in PAIRS),
         speed="\n".join(_speed_table(results)),
         memory="\n".join(_memory_table(results)),
@@ -240,27 +239,9 @@ def _dagster(results: Iterable[Result]) -> Iterator[str]:
             yield f"took {r.whole_seconds:.1f} s and {r.cpu_ms / 1000:.1f} s of CPU"
 
 
-def _machine() -> list[str]:
-    model = next(
-        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
-        platform.machine(),
-    )
-    memory = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    versions = ", ".join(f"{name} {version(name)}" for name in ("aiohttp", "msgspec", "polars", "dagster"))
-    return [
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {model}, {os.cpu_count()} cores, {memory / 2**20:.0f} GiB",
-        f"load average at the end {', '.join(f'{load:.1f}' for load in os.getloadavg())}",
-        f"Linux {platform.release()}, Python {platform.python_version()}, {versions}",
-    ]
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines()
-
-
 def _busy_s() -> float:
     """CPU seconds of the whole machine so far."""
-    user, nice, system, _, _, irq, softirq, *_ = map(int, _lines("/proc/stat")[0].split()[1:])
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
     return (user + nice + system + irq + softirq) / TICK
 
 
@@ -278,15 +259,15 @@ def main() -> None:
     """Measures, and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the figures that docs/benchmarks.md shows; 15 minutes")
-    parser.add_argument("--out", type=Path, help="write the report there as well")
+    parser.add_argument("--write", action="store_true", help="write the report into docs/benchmarks.md as well")
     parser.add_argument("--note", help="a line for the report about this run, such as what else the machine did")
     arguments = parser.parse_args()
     results = run(cases(full=arguments.full))
     command = "make bench" + (" BENCH=full" if arguments.full else "")
-    page = report(results, command, arguments.note)
-    print(page)
-    if arguments.out:
-        arguments.out.write_text(page, encoding="utf-8")
+    part = report(results, command, arguments.note)
+    print(part)
+    if arguments.write:
+        write_part("client_cost", part)
 
 
 def run(todo: Iterable[Case]) -> list[Result]:

@@ -12,7 +12,6 @@ import asyncio
 import http.client
 import json
 import random
-import resource
 import tempfile
 import threading
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchmarks.mock_server import CONTEXT, STOP, VOCAB
+from benchmarks.usage import cpu_s, peak_mib
 
 PROMPT_IDS = 100
 IDS_FILE, TEXT_FILE = "prompts.parquet", "prompts.jsonl"
@@ -212,27 +212,16 @@ def measured(client: str, url: str, prompts: Path, in_flight: int) -> dict[str, 
         import eagle3_assets.engines.sglang
         import eagle3_assets.generation.loop  # noqa: F401
 
-        began, before = time.monotonic(), _cpu_s()
+        began, before = time.monotonic(), cpu_s()
         samples, seconds = CLIENTS[client](url, prompts, in_flight, Path(work))
-        whole, cpu = time.monotonic() - began, _cpu_s() - before
+        whole, cpu = time.monotonic() - began, cpu_s() - before
     return {
         "samples": samples,
         "seconds": seconds,
         "whole_seconds": whole,
         "cpu_ms": 1000 * cpu / max(samples, 1),
-        "peak_mib": _peak_mib(),
+        "peak_mib": peak_mib(),
     }
-
-
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _peak_mib() -> float:
-    """Of this program alone: the peak that ``getrusage`` tells begins with that of the process which started it."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def main() -> None:

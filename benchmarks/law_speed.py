@@ -1,131 +1,155 @@
-"""CPU seconds of judging a partition, compared with reading its file.
+"""What judging a partition costs, compared with reading its file once.
 
-Usage: python benchmarks/law_speed.py [--rows 100000] [--tokens 1000] [--each]
+What belongs here: running the runs of ``law_runs``, and the report. Not here: what they judge.
+
+Usage: python -m benchmarks.law_speed [--full] [--write] [--note TEXT]
 """
 
 import argparse
+import json
+import statistics
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import polars as pl
+from benchmarks.page import machine, write_part
 
-from eagle3_assets.config import Sampling
-from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS
-from eagle3_assets.identity import canonical_json, ids_sha256
-from eagle3_assets.tokens.anatomy import anatomy
-from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.context import Context, PromptIndex
-from eagle3_assets.tokens.judge import judge_generations
-from eagle3_assets.tokens.laws import LAWS, RowLaw
-from eagle3_assets.tokens.profile import TargetProfile, ToolIds
+ROOT = Path(__file__).parent.parent
+QUICK, FULL = (5_000, 1_000), (100_000, 1_000)
+"""Rows and tokens of each."""
+TIMES = 3
+"""How often each run is repeated: the median counts."""
+LIMIT, ROOM_MIB = 4, 2_048
+"""What the laws on ids may take: times reading, and peak."""
+ON_IDS = {"outputs": "laws on the ids of outputs", "prompts": "laws on the ids of prompts"}
+DECODING = {"calls": "laws that decode every tool call", "sample": "laws that decode whole outputs, of a sample"}
+ELSEWHERE = {"the target's tokenizer is not at hand", "the declared tools are not at hand"}
+"""Why laws that decode are not judged on ids alone."""
+PART = """\
+## The laws
 
-STOP, THINK, END_THINK, VOCAB_SIZE = 163_586, 163_606, 163_607, 163_840
-SUFFIX = (163_588, 69_702, 163_601, THINK)
-TOKENS = dict.fromkeys(range(163_584, VOCAB_SIZE), "token")
-PROFILE = TargetProfile(
-    name="kimi",
-    vocab_size=VOCAB_SIZE,
-    stop_ids=frozenset({STOP}),
-    suffixes={"thinking": SUFFIX, "no_thinking": (*SUFFIX, END_THINK)},
-    reasoning_start=THINK,
-    reasoning_end=END_THINK,
-    tools=ToolIds(163_595, 163_597, 163_598, 163_599, 163_596),
-    prompt_only_ids=frozenset({163_587, 163_588, 163_594, 163_601}),
-    bos=163_584,
-    pad=163_839,
-    unk=163_838,
-    media_ids=frozenset(range(163_602, 163_606)),
-    reserved_ids=frozenset(range(163_608, 163_838)),
-    tool_call_id="functions.{name}:{number}",
-    tokens=TOKENS,
-)
+What the laws cost on {rows:,} samples of {tokens:,} tokens (a fifth of them prompt), compared with reading that parquet
+file once with polars, batch by batch. Each run is a process of its own; CPU is of all threads, user and system, without
+imports, the median of {times}; the peak (VmHWM) is of the whole process, the highest. Written by
+`benchmarks/law_speed.py`:
+
+```bash
+{command}
+```
+
+{machine}
+
+| | laws | CPU s | times reading | peak MiB |
+|---|--:|--:|--:|--:|
+{ids}
+
+The laws on ids shall together take at most {limit} times reading and {room:,} MiB: this run {verdict}. Round by round
+they took {rounds} times. The prompts of inert text that
+`prompt_injection` compares with were rendered before. Not judged, as nothing of the kind is in these rows:
+{missing}.
+
+Laws that decode need the tokenizer, here that of the demo target, of 2,048 ids, on outputs made of Python's sources:
+
+| | laws | rows judged | CPU s | peak MiB |
+|---|--:|--:|--:|--:|
+{decoding}
+
+Those of a sample cost the same whatever the partition's size, but for drawing the sample.
+"""
 
 
-def write_rows(path: Path, rows: int, tokens: int) -> None:
-    """Writes a sealed partition: a fifth of each row is prompt, every other output calls a tool."""
-    random = np.random.default_rng(0)
-    prompt_tokens, sampling = tokens // 5, canonical_json(Sampling(max_new_tokens=100_000).model_dump(mode="json"))
-    parts = []
-    for start in range(0, rows, ROW_GROUP_ROWS):
-        count = min(ROW_GROUP_ROWS, rows - start)
-        prompts = _text(random, count, prompt_tokens)
-        prompts[:, -4:] = SUFFIX
-        outputs = _text(random, count, tokens - prompt_tokens)
-        outputs[:, tokens // 2], outputs[:, -1] = END_THINK, STOP
-        outputs[::2, [-9, -8, -6, -4, -2]] = [163_595, 163_597, 163_598, 163_599, 163_596]
-        outputs[::2, -3] = 163_599
-        outputs[::2, -4] = 7
-        fixed = {
-            "status": "generated", "finish_type": "stop", "matched_stop": str(STOP), "sampling": sampling,
-            "completion_tokens": tokens - prompt_tokens, "server_prompt_tokens": prompt_tokens,
-            "cached_tokens": prompt_tokens // 2, "weight_version": "default", "endpoint": "http://127.0.0.1:30000",
-        }  # fmt: skip
-        parts.append(
-            pl.DataFrame(
-                {
-                    "sample_id": [f"conversation-{n}:0:0" for n in range(start, start + count)],
-                    "prompt_ids": pl.Series(prompts).arr.to_list(),
-                    "output_ids": pl.Series(outputs).arr.to_list(),
-                    "ids_sha256": [ids_sha256(p, o) for p, o in zip(prompts, outputs, strict=True)],
-                }
-            ).with_columns(pl.lit(value).alias(name) for name, value in fixed.items())
-        )
-    empty = pl.DataFrame(schema=RAW_GENERATIONS)
-    pl.concat([empty, *parts], how="diagonal_relaxed").cast(dict(RAW_GENERATIONS)).write_parquet(  # type: ignore[arg-type]
-        path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_ROWS
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run took."""
+
+    cpu_s: float
+    peak_mib: float
+    judged: Mapping[str, int]
+    """Rows that each law judged, by its name."""
+    not_judged: Mapping[str, str]
+    """Why laws were not, by name."""
+
+
+def measure(rows: int, tokens: int) -> dict[str, list[Result]]:
+    """Runs everything on generated partitions of that size, and says on standard error how it goes."""
+    with tempfile.TemporaryDirectory() as directory:
+        _run("write", directory, str(rows), str(tokens))
+        runs = ("read", *ON_IDS, *DECODING)
+        taken: dict[str, list[Result]] = {run: [] for run in runs}
+        for _ in range(TIMES):  # in turn, so that what else the machine does meets all of them
+            for run in runs:
+                taken[run].append(Result(**json.loads(_run(run, directory))))
+                said = f"{run}: {taken[run][-1].cpu_s:.2f} CPU-s, {taken[run][-1].peak_mib:,.0f} MiB"
+                print(said, file=sys.stderr, flush=True)
+    return taken
+
+
+def report(taken: Mapping[str, Sequence[Result]], rows: int, tokens: int, command: str, note: str | None = None) -> str:
+    """The part of the page."""
+    results = {run: _together(each) for run, each in taken.items()}
+    rounds = [sum(taken[run][n].cpu_s for run in ON_IDS) / taken["read"][n].cpu_s for n in range(TIMES)]
+    read = results["read"]
+    on_ids = [results[run] for run in ON_IDS]
+    lines = [("reading the file", 0, read.cpu_s, read.peak_mib)]
+    lines += [(said, len(r.judged), r.cpu_s, r.peak_mib) for r, said in zip(on_ids, ON_IDS.values(), strict=True)]
+    together = sum(len(r.judged) for r in on_ids), sum(r.cpu_s for r in on_ids), max(r.peak_mib for r in on_ids)
+    lines.append(("**all laws on ids**", *together))
+    missing = [name for r in on_ids for name, why in r.not_judged.items() if why not in ELSEWHERE]
+    decoding = [
+        f"| {said} | {len(r.judged)} | {max(r.judged.values()):,} | {r.cpu_s:.2f} | {r.peak_mib:,.0f} |"
+        for r, said in ((results[run], said) for run, said in DECODING.items())
+    ]
+    return PART.format(
+        rows=rows,
+        tokens=tokens,
+        times=TIMES,
+        command=command,
+        machine="\n".join([machine(("polars", "numpy", "tokenizers")), *([f"- {note}"] if note else [])]),
+        ids="\n".join(
+            f"| {said} | {laws or ''} | {cpu:.2f} | {cpu / read.cpu_s:.2f} | {peak:,.0f} |"
+            for said, laws, cpu, peak in lines
+        ),
+        limit=LIMIT,
+        room=ROOM_MIB,
+        verdict="; ".join(
+            f"{'keeps to' if kept else 'misses'} the {what}"
+            for what, kept in (("time", together[1] <= LIMIT * read.cpu_s), ("memory", together[2] <= ROOM_MIB))
+        ),
+        rounds=", ".join(f"{ratio:.2f}" for ratio in rounds),
+        missing=", ".join(f"`{name}`" for name in missing),
+        decoding="\n".join(decoding),
     )
 
 
-def batches(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows as an asset check reads them."""
-    return iter(pl.scan_parquet(path).collect_batches(chunk_size=ROW_GROUP_ROWS, maintain_order=True))
+def _run(run: str, directory: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", "benchmarks.law_runs", run, directory, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    if done.returncode:
+        raise SystemExit(f"{run}: failed\n{done.stderr}")
+    return done.stdout
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU seconds of all threads while ``work`` runs."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+def _together(results: Sequence[Result]) -> Result:
+    cpu_s, peak_mib = statistics.median(r.cpu_s for r in results), max(r.peak_mib for r in results)
+    return Result(cpu_s, peak_mib, results[0].judged, results[0].not_judged)
 
 
 def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--tokens", type=int, default=1_000)
-    parser.add_argument("--each", action="store_true", help="also measure each row law alone")
+    """Measures, and writes the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the figures that docs/benchmarks.md shows")
+    parser.add_argument("--write", action="store_true", help="write the report into docs/benchmarks.md as well")
+    parser.add_argument("--note", help="a line for the report about this run, such as what else the machine did")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "raw_generations.parquet"
-        write_rows(path, arguments.rows, arguments.tokens)
-        print(f"{arguments.rows:,} rows of {arguments.tokens:,} tokens, {path.stat().st_size / 1e6:,.0f} MB")
-        read = cpu_seconds(lambda: sum(len(batch) for batch in batches(path)))
-        prompts = pl.scan_parquet(path).select("sample_id", "prompt_ids", status=pl.lit("ready"))
-        index = PromptIndex.of(iter(prompts.collect_batches(chunk_size=ROW_GROUP_ROWS)))
-        context = Context(PROFILE, current_prompts=index)
-        report = []
-        judged = cpu_seconds(lambda: report.append(judge_generations(batches(path), context)))
-        sections = cpu_seconds(lambda: [anatomy(batch, PROFILE) for batch in batches(path)])
-        print(f"read {read:.2f} CPU-s; read and judge {judged:.2f}, {judged / read:.1f} times; anatomy {sections:.2f}")
-        print(", ".join(f"{v.law.name} {v.status}" for v in report[0].verdicts))
-        for law in LAWS if arguments.each else ():
-            if isinstance(law, RowLaw) and law.asset == "raw_generations" and law.unless(context) is None:
-                frames = [Batch(batch, context) for batch in batches(path)]
-                print(f"  {law.name:24}{cpu_seconds(partial(_each, law, frames)):.2f}")
-
-
-def _each(law: RowLaw, frames: list[Batch]) -> None:
-    for frame in frames:
-        law.judge(frame)
-
-
-def _text(random: np.random.Generator, rows: int, tokens: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
-    # Token frequencies fall off like those of language, so that the file compresses as a real one does.
-    return np.minimum(random.zipf(1.2, (rows, tokens)), 160_000).astype(np.int32)
+    rows, tokens = FULL if arguments.full else QUICK
+    command = "make bench" + (" BENCH=full" if arguments.full else "")
+    part = report(measure(rows, tokens), rows, tokens, command, arguments.note)
+    print(part)
+    if arguments.write:
+        write_part("law_speed", part)
 
 
 if __name__ == "__main__":

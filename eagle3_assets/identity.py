@@ -43,11 +43,16 @@ def ids_sha256(prompt_ids: Sequence[int] | NDArray[Any], output_ids: Sequence[in
     The length keeps ``([1], [2])`` and ``([1, 2], [])`` apart. Taken when the reply is captured, compared after
     read-back.
     """
-    prompt = np.asarray(prompt_ids, dtype="<i4")
-    output = np.asarray(output_ids, dtype="<i4")
-    total = hashlib.sha256(len(prompt).to_bytes(8, "little"))
-    total.update(prompt.tobytes())
-    total.update(output.tobytes())
+    prompt = np.ascontiguousarray(prompt_ids, dtype="<i4")
+    output = np.ascontiguousarray(output_ids, dtype="<i4")
+    return stored_ids_sha256(prompt.data.cast("B"), output.data.cast("B"))
+
+
+def stored_ids_sha256(prompt: memoryview, output: memoryview) -> str:
+    """The same of ids that lie in memory as little-endian int32: their bytes."""
+    total = hashlib.sha256((len(prompt) // 4).to_bytes(8, "little"))
+    total.update(prompt)
+    total.update(output)
     return total.hexdigest()
 
 

@@ -70,21 +70,15 @@ def judge_tokenized(
     rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
     thinking = partition.dataset.thinking
     rendered = render_rows(target, rows, thinking=thinking).select("sample_id", "prompt_ids")
-    inert = [rendered.clear()]
-    tools: dict[str, tuple[str, ...]] = {}
-    for batch in batches(prompts):
-        inert.append(render_inert(target, batch, thinking=thinking))
-        tools |= declared_tools(batch)
     context = _context(
         project,
         partition,
         target,
         # Without ids where the prompt is gone or the template refuses it now: that is no way to be the same.
         rerendered=again.join(rendered, on="sample_id", how="left", maintain_order="left"),
-        inert=pl.concat(inert),
-        tools=tools,
+        tools=_tools(prompts),
         source_ids=frozenset(prompts.select("sample_id").collect()["sample_id"]),
-    )
+    ).with_inert_prompts(render_inert(target, batch, thinking=thinking) for batch in batches(prompts))
     return Judged(judge_prompts(batches(tokenized), context), context)
 
 
@@ -102,7 +96,7 @@ def tokenize(project: Project, partition: Partition, target: LoadedTarget, rows:
     """
     tokenized = render_rows(target, rows, thinking=partition.dataset.thinking)
     inert = render_inert(target, rows, thinking=partition.dataset.thinking)
-    context = _context(project, partition, target, inert=inert, tools=declared_tools(rows))
+    context = _context(project, partition, target, tools=declared_tools(rows)).with_inert_prompts([inert])
     faults = prompt_faults(tokenized, context)
     return _marked(tokenized, faults, target.context_length, partition.dataset.max_prompt_tokens)
 
@@ -131,7 +125,7 @@ def judge_raw(
     """
     identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
     index = PromptIndex.of(batches(tokenized.select("sample_id", "status", "prompt_ids")))
-    tools = None if prompts is None else declared_tools(prompts.select("sample_id", "tools").collect())
+    tools = None if prompts is None else _tools(prompts)
     context = _context(project, partition, target, identity=identity, current=index, tools=tools)
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
 
@@ -174,13 +168,20 @@ def _marked(
     )
 
 
+def _tools(prompts: pl.LazyFrame) -> dict[str, tuple[str, ...]]:
+    """What each prompt declares; the lists themselves are long, and not kept."""
+    found: dict[str, tuple[str, ...]] = {}
+    for batch in batches(prompts.select("sample_id", "tools")):
+        found |= declared_tools(batch)
+    return found
+
+
 def _context(
     project: Project,
     partition: Partition,
     target: LoadedTarget,
     *,
     rerendered: pl.DataFrame | None = None,
-    inert: pl.DataFrame | None = None,
     tools: Mapping[str, tuple[str, ...]] | None = None,
     source_ids: frozenset[str] | None = None,
     identity: Identity | None = None,
@@ -197,7 +198,6 @@ def _context(
         tokenizer=target.tokenizer,
         current_prompts=current,
         rerendered_prompts=rerendered,
-        inert_prompts=inert,
         source_sample_ids=source_ids,
         declared_tools=tools,
         file_identity=FileIdentity(identity.fingerprint, sampling_record(identity), identity.weights)

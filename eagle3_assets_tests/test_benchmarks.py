@@ -3,10 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from benchmarks import law_speed
 from benchmarks.client_cost import Case, cases, report, run
+from benchmarks.page import PAGE, write_part
+from eagle3_assets.tokens.laws import LAWS
 
 
 @pytest.mark.slow
@@ -42,3 +46,40 @@ def test_the_benchmark_of_rendering_makes_the_same_prompts_in_every_case() -> No
     assert [name for name, _ in found] == ["plain", "render", "tokenized_prompts", "tenth"]
     assert [count for _, count in found[:3]] == ["300"] * 3
     assert 200 < int(found[3][1]) < 400
+
+
+@pytest.mark.slow
+def test_the_laws_are_measured_and_all_that_can_be_are_judged() -> None:
+    results = law_speed.measure(300, 300)
+    assert all(r.cpu_s > 0 and r.peak_mib > 50 for rounds in results.values() for r in rounds)
+    judged = [name for rounds in results.values() for name in rounds[0].judged]
+    assert len(judged) == len(set(judged))
+    part = law_speed.report(results, 300, 300, "make bench")
+    missing = set(re.findall(r"`(\w+)`", part.split("Not judged")[1].split("\n\n")[0]))
+    without_tokenizer = {"tokenizer_canary", "tools_rendered"}
+    assert {*judged, *missing, *without_tokenizer} == {law.name for law in LAWS}
+    assert "| **all laws on ids** |" in part
+
+
+def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text("# All\n\n<!-- a -->\nold\n<!-- end of a -->\n\n<!-- b -->\n<!-- end of b -->\n\nend\n")
+    write_part("b", "## B\n", page)
+    write_part("a", "## A\n", page)
+    write_part("a", "## A again\n", page)
+    marked = "<!-- a -->\n\n## A again\n\n<!-- end of a -->\n\n<!-- b -->\n\n## B\n\n<!-- end of b -->\n"
+    assert page.read_text() == f"# All\n\n{marked}\nend\n"
+    with pytest.raises(ValueError, match="must have the marks <!-- c --> and <!-- end of c --> once each"):
+        write_part("c", "## C\n", page)
+
+
+def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    for name in ("client_cost", "law_speed", "repetition_rates"):
+        write_part(name, f"## {name} anew", page)
+    assert re.findall("^## .*", page.read_text(encoding="utf-8"), re.MULTILINE) == [
+        "## client_cost anew",
+        "## law_speed anew",
+        "## repetition_rates anew",
+    ]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn
+from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, nulls
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.sampling_record import read_samplings
 from eagle3_assets.tokens.tool_calls import Call, whole_calls
@@ -53,11 +53,12 @@ class Batch:
 
     def numbers(self, name: str) -> Ints:
         """An integer column as int64, -1 for null; such columns hold counts, which are not negative."""
-        return self.column(name, pl.Int64).cast(pl.Int64).fill_null(-1).to_numpy()
+        numbers = self.column(name, pl.Int64).cast(pl.Int64)
+        return (numbers.fill_null(-1) if numbers.null_count() else numbers).to_numpy()
 
     def present(self, name: str) -> Mask:
         """Where the column has a value."""
-        return self.column(name, pl.Null).is_not_null().to_numpy()
+        return ~nulls(self.column(name, pl.Null))
 
     @cached_property
     def sample_ids(self) -> list[str]:

@@ -102,15 +102,17 @@ class TokenColumn:
             series, inner = series.cast(pl.List(pl.Int32)), pl.Int32
         if not isinstance(series.dtype, pl.List) or inner not in (*_SIGNED, *_UNSIGNED):
             raise TypeError(f"column {series.name!r} must be a list of integer ids, not {series.dtype}")
-        lengths = series.list.len().fill_null(0).to_numpy()
+        null_rows = nulls(series)
+        lengths = series.list.len()
+        lengths = lengths.fill_null(0) if null_rows.any() else lengths
         offsets = np.zeros(len(series) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        np.cumsum(lengths.to_numpy(), out=offsets[1:])
         flat = series.explode(empty_as_null=False, keep_nulls=False)
         if flat.dtype != pl.Int32:
             flat = flat.cast(pl.Int64)
         if flat.null_count():
             flat = flat.fill_null(NO_ID)
-        return cls(flat.to_numpy(), offsets, series.is_null().to_numpy())
+        return cls(flat.to_numpy(), offsets, null_rows)
 
     @classmethod
     def from_marks(cls, marks: Marks) -> "TokenColumn":
@@ -129,6 +131,13 @@ class TokenColumn:
     def row(self, number: int) -> Ids:
         """The ids of one row, a view."""
         return self.values[self.offsets[number] : self.offsets[number + 1]]
+
+    def take(self, rows: Ints) -> "TokenColumn":
+        """The rows with these numbers (int64), in their order; one may come more than once."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        values = self.values[np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])]
+        return TokenColumn(values, offsets, self.null_rows[rows])
 
     def at(self, index: ArrayLike) -> Ints:
         """Each row's id at an index (one for all rows or one for each), int64; -1 where the row has no such index."""
@@ -153,16 +162,18 @@ class TokenColumn:
         wanted = np.unique(np.fromiter(ids, np.int64))
         if not len(wanted) or not len(self.values):
             return self._marks_at(np.empty(0, np.int64))
-        # Structural ids mostly lie together at the end of a vocabulary, so the range alone drops almost every token.
+        # Structural ids mostly lie at the end of a vocabulary, so the least one alone drops almost every token.
         low, high = int(wanted[0]), int(wanted[-1])
-        near = np.flatnonzero((self.values >= low) & (self.values <= high))
+        near = np.flatnonzero(self.values >= low)
+        near = near[self.values[near] <= high]
         table = np.zeros(high - low + 1, np.bool_)
         table[wanted - low] = True
         return self._marks_at(near[table[self.values[near] - low]])
 
     def outside(self, low: int, high: int) -> Marks:
         """Where an id is below ``low`` or not below ``high``."""
-        if not len(self.values) or (self.values.min() >= low and self.values.max() < high):
+        fits = low <= np.iinfo(self.values.dtype).min and high > np.iinfo(self.values.dtype).max
+        if fits or not len(self.values) or (self.values.min() >= low and self.values.max() < high):
             return self._marks_at(np.empty(0, np.int64))
         return self._marks_at(np.flatnonzero((self.values < low) | (self.values >= high)))
 
@@ -204,13 +215,22 @@ class TokenColumn:
 
     def digests(self) -> list[bytes]:
         """A sha256 of each row's ids: equal for equal rows, whatever integer type they are stored in."""
-        values = self.values
-        if values.dtype != np.int32:
-            small = not len(values) or (values.min() >= MIN_ID and values.max() <= MAX_ID)
-            values = values.astype("<i4") if small else values
-        memory = np.ascontiguousarray(values).view(np.uint8).data
-        ends = (self.offsets * values.itemsize).tolist()
-        return [hashlib.sha256(memory[start:end]).digest() for start, end in pairwise(ends)]
+        return [hashlib.sha256(row).digest() for row in self.row_bytes()]
+
+    def row_bytes(self) -> list[memoryview]:
+        """Each row's ids as little-endian int32 in memory; as int64 where one of the row does not fit."""
+        narrow = self._rows_in_memory("<i4")
+        wide = np.unique(self.outside(MIN_ID, MAX_ID + 1).row).tolist()
+        if wide:
+            whole = self._rows_in_memory("<i8")
+            for row in wide:
+                narrow[row] = whole[row]
+        return narrow
+
+    def _rows_in_memory(self, dtype: str) -> list[memoryview]:
+        values = np.ascontiguousarray(self.values, dtype)
+        memory = values.view(np.uint8).data
+        return [memory[start:end] for start, end in pairwise((self.offsets * values.itemsize).tolist())]
 
     def _unequal(self, start: Ints, other: "TokenColumn", other_start: Ints, length: Ints) -> Marks:
         """Occurrences of differing ids between slices given by absolute starts; their index counts from the slice."""
@@ -223,3 +243,11 @@ class TokenColumn:
     def _marks_at(self, positions: Ints) -> Marks:
         row = np.searchsorted(self.offsets, positions, side="right") - 1
         return Marks(row, positions - self.offsets[row], self.values[positions], len(self))
+
+
+def nulls(series: pl.Series) -> Mask:
+    """Where a series is null: its count alone says it for most, and asking polars for each row has a price."""
+    count = series.null_count()
+    if count in (0, len(series)):
+        return np.full(len(series), count > 0, np.bool_)
+    return series.is_null().to_numpy()

@@ -4,7 +4,7 @@ What belongs here: plain values, and the index of current prompts. Not here: rea
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -13,6 +13,7 @@ import polars as pl
 from eagle3_assets.config import LengthBand
 from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.inert_prompts import InertPrompts
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 
 SAMPLE_ROWS = 1_000
@@ -73,11 +74,8 @@ class Context:
 
     A sample that was to be rendered again and gave nothing stands there with null ids.
     """
-    inert_prompts: pl.DataFrame | None = None
-    """``sample_id`` and ``prompt_ids`` of the same conversations rendered with every text replaced by inert text.
-
-    Where the template refused that, the ids are null.
-    """
+    inert_prompts: InertPrompts | None = None
+    """The same conversations rendered with every text replaced by inert text; see :meth:`with_inert_prompts`."""
     source_sample_ids: frozenset[str] | None = None
     """Ids of the samples that ``prompts`` holds now."""
     declared_tools: Mapping[str, tuple[str, ...]] | None = None
@@ -97,6 +95,11 @@ class Context:
     without a value is then not judged by the laws that need it."""
     sample_rows: int = SAMPLE_ROWS
     """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
+
+    def with_inert_prompts(self, batches: Iterable[pl.DataFrame]) -> "Context":
+        """The same context with prompts of inert text: ``sample_id`` and ``prompt_ids``, null where there are none."""
+        inert = InertPrompts.of(batches, self.control_ids, self.codec, self.declared_tools)
+        return replace(self, inert_prompts=inert)
 
     @cached_property
     def codec(self) -> Codec | None:

@@ -17,6 +17,9 @@ GRAM = 8
 _WINDOW = 32
 """Of so many neighbouring passages about one is looked at in the first pass."""
 
+_PIECE = 1 << 15
+"""Ids that the first pass takes at once: a few arrays of them fit into a processor's cache."""
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -43,9 +46,11 @@ def longest_run(ids: Ids) -> Stretch:
 def may_have_run(column: TokenColumn, shortest: int) -> Ints:
     """Numbers of the rows that may have a run of ``shortest`` ids, three at least; none that has one is left out."""
     step = shortest // 3  # a run of three steps holds two neighbouring pairs of equal ids
-    every = column.values[::step]
+    every = np.ascontiguousarray(column.values[::step])
     pairs = every[1:] == every[:-1]
     twice = np.flatnonzero(pairs[1:] & pairs[:-1]) * step
+    for between in (1, step // 2, step + 1, 2 * step - 1):  # frequent ids are often equal at three places by chance
+        twice = twice[column.values[twice + between] == column.values[twice]]
     inside = np.searchsorted(column.offsets, twice, side="right")
     last = np.searchsorted(column.offsets, twice + 2 * step, side="right")
     return np.unique(np.concatenate([inside, last])) - 1 if len(twice) else np.empty(0, np.int64)
@@ -85,19 +90,11 @@ def repeated_shares(column: TokenColumn) -> np.ndarray[tuple[int], np.dtype[np.f
 
     Passages are chosen by their content, the least hash among neighbours, so that equal ones are chosen alike.
     """
-    shares = np.zeros(len(column))
-    hashes = _gram_hashes(column.values)
-    if len(hashes) < 2 * _WINDOW:
-        return shares
-    least = hashes
-    for step in (1 << n for n in range(_WINDOW.bit_length() - 1)):
-        least = np.minimum(least[:-step], least[step:])
-    half = _WINDOW // 2
-    chosen = np.flatnonzero(hashes[half : half + len(least)] == least) + half
+    chosen, hashes = _chosen_passages(column.values)
     row = np.searchsorted(column.offsets, chosen, side="right") - 1
     inside = chosen + GRAM <= column.offsets[row + 1]
-    row, chosen = row[inside], chosen[inside]
-    keys = (row.astype(np.uint64) << np.uint64(32)) | hashes[chosen]
+    row = row[inside]
+    keys = (row.astype(np.uint64) << np.uint64(32)) | hashes[inside]
     keys.sort()
     new = np.ones(len(keys), np.bool_)
     new[1:] = keys[1:] != keys[:-1]
@@ -117,9 +114,26 @@ def repeated_share(ids: Ids) -> tuple[float, int]:
     return float(again.mean()), int(again.argmax()) if again.any() else -1
 
 
+def _chosen_passages(values: Ids) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.uint32]]]:
+    """Where a passage has the least hash of the ``_WINDOW`` around it, and those hashes."""
+    half = _WINDOW // 2
+    places, found = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
+    for start in range(0, len(values), _PIECE):  # pieces overlap, so that they give what the whole would
+        hashes = _gram_hashes(values[start : start + _PIECE + _WINDOW + GRAM - 2])
+        if len(hashes) < _WINDOW:
+            break
+        least = hashes
+        for step in (1 << n for n in range(_WINDOW.bit_length() - 1)):
+            least = np.minimum(least[:-step], least[step:])
+        chosen = np.flatnonzero(hashes[half : half + len(least)] == least) + half
+        places.append(chosen + start)
+        found.append(hashes[chosen])
+    return np.concatenate(places), np.concatenate(found)
+
+
 def _gram_hashes(values: Ids) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
     """A 32-bit hash of each ``GRAM`` neighbouring ids, by doubling: of two, of four, of eight."""
-    hashes = values.astype(np.uint32)
+    hashes = values.view(np.uint32) if values.dtype == np.int32 else values.astype(np.uint32)
     for step, factor in _doublings():
         if len(hashes) <= step:
             return np.empty(0, np.uint32)

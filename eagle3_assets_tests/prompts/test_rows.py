@@ -176,7 +176,8 @@ def test_nulls_are_absent_and_a_final_answer_is_generated_anew(tmp_path: Path) -
 THINKING_TEMPLATE = (
     "{%- for m in messages -%}<|im_user|>{{ m.role }}<|im_middle|>"
     "{%- if m.role == 'assistant' -%}<think>{{ m.get('reasoning_content', '') }}</think>{%- endif -%}"
-    "{{ m.get('content', '') }}{%- for c in m.get('tool_calls', []) -%}{{ c.function.arguments | tojson }}{%- endfor -%}"
+    "{{ m.get('content', '') }}"
+    "{%- for c in m.get('tool_calls', []) -%}{{ c.function.arguments | tojson }}{%- endfor -%}"
     "<|im_end|>{%- endfor -%}"
 )
 

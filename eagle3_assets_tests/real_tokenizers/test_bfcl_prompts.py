@@ -100,10 +100,9 @@ def test_every_law_of_prompts_speaks_and_none_is_broken(
         profile,
         tokenizer=tokenizer,
         rerendered_prompts=tokenized(some).select("sample_id", "prompt_ids"),
-        inert_prompts=tokenized(inert).select("sample_id", "prompt_ids"),
         declared_tools=declared_tools(prompts),
         source_sample_ids=frozenset(prompts["sample_id"]),
-    )
+    ).with_inert_prompts([tokenized(inert).select("sample_id", "prompt_ids")])
     verdicts = {verdict.law.name: verdict for verdict in judge_prompts([found], context).verdicts}
     judged = {name for name, verdict in verdicts.items() if verdict.status != "not_judged"}
     assert {"prompt_reproducible", "prompt_suffix", "prompt_injection", "tools_rendered"} <= judged

@@ -34,6 +34,13 @@ def test_id_at_an_index(rows: list[list[int]], index: int) -> None:
     assert column(rows).at(index).tolist() == [row[index] if 0 <= index < len(row) else NO_ID for row in rows]
 
 
+@given(ROWS.filter(bool), st.data())
+def test_rows_taken(rows: list[list[int]], data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
+    taken = column(rows).take(np.array(numbers, np.int64))
+    assert [taken.row(n).tolist() for n in range(len(taken))] == [rows[number] for number in numbers]
+
+
 @given(ROWS, WANTED)
 def test_marks(rows: list[list[int]], wanted: list[int]) -> None:
     marks = column(rows).marks(wanted)

@@ -309,11 +309,11 @@ def test_rendered_again_are_other_prompts(context: Context) -> None:
 def test_prompts_without_twin_or_tools(context: Context) -> None:
     frame = kimi.prompts()
     others = frame.with_columns(pl.lit("x").alias("sample_id"))
-    report = judge_prompts([frame], replace(context, inert_prompts=others, declared_tools={"x": ("a",)}))
+    report = judge_prompts([frame], replace(context, declared_tools={"x": ("a",)}).with_inert_prompts([others]))
     assert report["prompt_injection"].reason == "none of the prompts was rendered with inert text"
     assert report["tools_rendered"].reason == "no prompt is known to declare tools"
     refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
-    verdict = judge_prompts([frame], replace(context, inert_prompts=refused))["prompt_injection"]
+    verdict = judge_prompts([frame], context.with_inert_prompts([refused]))["prompt_injection"]
     assert (verdict.status, verdict.judged, verdict.rows) == ("warned", 11, 12)
     tools = {"last": ("a",), "answer": ()}
     without = replace(context, declared_tools=tools, tokenizer=None)

@@ -172,7 +172,7 @@ def test_structural_ids_made_of_text(ids: list[int], said: str, sample: int, pla
     twins = {name: {"prompt_ids": [i for i in TALK if i not in kimi.letters("bc")]} for name in whole}
     rows = deepcopy(whole)
     rows[f"{sample}"]["prompt_ids"][3 + place : 3 + place] = ids
-    known = replace(context, rerendered_prompts=None, inert_prompts=kimi.prompts(twins))
+    known = replace(context, rerendered_prompts=None).with_inert_prompts([kimi.prompts(twins)])
     assert judge_prompts([kimi.prompts(whole)], known)["prompt_injection"].status == "passed"
     report = judge_prompts([kimi.prompts(rows)], known)
     detail = f"text of the conversation became {said}"
@@ -186,7 +186,7 @@ def test_structural_ids_made_of_text(ids: list[int], said: str, sample: int, pla
 def test_a_prompt_whose_twin_is_refused_is_not_passed_in_silence(context: Context) -> None:
     frame = kimi.prompts({name: {"prompt_ids": list(TALK)} for name in ("a", "b")})
     twins = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "b").then("prompt_ids"))
-    known = replace(context, rerendered_prompts=None, inert_prompts=twins)
+    known = replace(context, rerendered_prompts=None).with_inert_prompts([twins])
     verdict = judge_prompts([frame], known)["prompt_injection"]
     assert (verdict.status, verdict.judged, verdict.warnings) == ("warned", 1, 1)
     assert verdict.details == ("b: cannot be compared: the chat template refuses the conversation with inert text",)
@@ -200,7 +200,7 @@ def test_structural_ids_in_other_places_and_lost_ones(context: Context) -> None:
     }
     twins = kimi.prompts({name: {"prompt_ids": list(TALK)} for name in changed})
     frame = kimi.prompts({name: {"prompt_ids": ids} for name, ids in changed.items()})
-    report = judge_prompts([frame], replace(context, rerendered_prompts=None, inert_prompts=twins))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=None).with_inert_prompts([twins]))
     found = report.findings.filter(pl.col("law") == "prompt_injection")
     assert dict(found.select("sample_id", "detail").iter_rows()) == {
         "swallowed": "text of the conversation took <|im_middle|> (163601) 2 times away",
@@ -238,7 +238,7 @@ def test_tools_that_only_a_message_names_are_not_rendered(context: Context) -> N
     frame = kimi.prompts({"s": {"prompt_ids": declaring(*NAMES)}})
     bare = replace(context, rerendered_prompts=None, declared_tools={"s": NAMES})
     assert judge_prompts([frame], bare)["tools_rendered"].status == "passed"
-    dropped = replace(bare, inert_prompts=kimi.prompts({"s": {"prompt_ids": list(TALK)}}))
+    dropped = bare.with_inert_prompts([kimi.prompts({"s": {"prompt_ids": list(TALK)}})])
     report = judge_prompts([frame], dropped)
     assert report["tools_rendered"].details == (
         "s: the prompt names 0 of 3 declared tools, not get_weather, search, send-mail",

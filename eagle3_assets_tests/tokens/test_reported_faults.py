@@ -309,7 +309,7 @@ def test_10_text_that_spells_structural_tokens(text: str, became: str, context: 
     said = {"typed": text, "harmless": "what does PAD mean?"}
     frame = kimi.prompts({sample: {"prompt_ids": prompt(words)} for sample, words in said.items()})
     twins = kimi.prompts({sample: {"prompt_ids": prompt("inert")} for sample in said})
-    report = judge_prompts([frame], replace(context, rerendered_prompts=None, inert_prompts=twins))
+    report = judge_prompts([frame], replace(context, rerendered_prompts=None).with_inert_prompts([twins]))
     assert report.quarantined == {"typed"}
     assert errors(report)["prompt_injection"] == f"text of the conversation became {became}"
     assert set(errors(report)) == {"prompt_injection", "prompt_well_formed"}

@@ -1,7 +1,5 @@
 """Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.codec import PLAIN
 from eagle3_assets.tokens.columns import Mask, TokenColumn
 from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.inert_prompts import REFUSED, tells
 from eagle3_assets.tokens.laws.base import (
     PartitionJudgement,
     PartitionLaw,
@@ -46,7 +44,7 @@ def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
     """Compares prompts with those rendered again, row by row; one that is not rendered any more is another one."""
     again = batch.context.rerendered_prompts
     assert again is not None  # noqa: S101 - the law's condition
-    judged, rendered = _rendered(batch, again)
+    judged, rendered = _rendered_again(batch, again)
     gone = judged & rendered.null_rows
     departs = np.where(judged & ~gone, batch.prompt.first_difference(rendered), -1)
 
@@ -70,11 +68,11 @@ def judge_prompt_injection(batch: Batch) -> RowJudgement:
     context = batch.context
     inert = context.inert_prompts
     assert inert is not None  # noqa: S101 - the law's condition
-    there, twin = _rendered(batch, inert)
+    kinds = np.array([inert.kinds.get(sample, -1) for sample in batch.sample_ids], np.int64)
     marks = batch.prompt.marks(context.control_ids)
-    ours, theirs = TokenColumn.from_marks(marks), TokenColumn.from_marks(twin.marks(context.control_ids))
-    judged = there & ~twin.null_rows
-    unknown = there & twin.null_rows & ~batch.prompt.null_rows
+    ours, theirs = TokenColumn.from_marks(marks), inert.control.take(np.maximum(kinds, REFUSED))
+    judged = (kinds >= 0) & (kinds != REFUSED)
+    unknown = (kinds == REFUSED) & ~batch.prompt.null_rows
     wrong = judged & (ours.first_difference(theirs) >= 0)
     index = np.full(len(batch), -1, np.int64)
     for row in np.flatnonzero(wrong).tolist():
@@ -107,10 +105,10 @@ def judge_tools_rendered(batch: Batch) -> RowJudgement:
     declaring = np.array([bool(given) for given in names], np.bool_)
     texts = codec.texts(batch.prompt, declaring)
     inert = batch.context.inert_prompts
-    twins = codec.texts(_rendered(batch, inert)[1], declaring) if inert is not None else [None] * len(batch)
+    untold = {} if inert is None else inert.untold
     absent = [
-        [] if text is None else [name for name in given if not _tells(name, text, twin)]
-        for given, text, twin in zip(names, texts, twins, strict=True)
+        [] if text is None else [name for name in given if name in untold.get(sample, ()) or not tells(text, name)]
+        for sample, given, text in zip(batch.sample_ids, names, texts, strict=True)
     ]
 
     def detail(row: int) -> str:
@@ -196,7 +194,7 @@ def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, p
     return f"ends with {found}, not with the {mode} suffix {expected}"
 
 
-def _rendered(batch: Batch, frame: pl.DataFrame) -> tuple[Mask, TokenColumn]:
+def _rendered_again(batch: Batch, frame: pl.DataFrame) -> tuple[Mask, TokenColumn]:
     """For each row whether its sample is in the frame, and the prompt ids there."""
     there = frame.select("sample_id", "prompt_ids", pl.lit(value=True).alias("there"))
     joined = pl.DataFrame({"sample_id": batch.sample_ids}, schema={"sample_id": pl.String}).join(
@@ -219,17 +217,6 @@ def _common(one: list[int], other: list[int]) -> int:
 
 def _labels(ids: Counter[int], context: Context) -> str:
     return ", ".join(f"{context.label(i)}{f' {times} times' if times > 1 else ''}" for i, times in sorted(ids.items()))
-
-
-def _tells(name: str, text: str, twin: str | None) -> bool:
-    """Whether a prompt names a tool, and the template does so: of inert text, messages name none."""
-    return _is_in(name, text) and (twin is None or not PLAIN.fullmatch(name) or _is_in(name, twin))
-
-
-def _is_in(name: str, text: str) -> bool:
-    """Whether a name stands in a text as it is or as JSON writes it, and not inside a longer word."""
-    spellings = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
-    return any(re.search(rf"(?<!\w){re.escape(s)}(?!\w)", text, re.ASCII) for s in spellings if s in text)
 
 
 def _token_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str]:

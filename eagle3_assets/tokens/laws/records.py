@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from eagle3_assets.identity import ids_sha256
+from eagle3_assets.identity import stored_ids_sha256
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, Mask, TokenColumn
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, find
@@ -89,10 +89,11 @@ def judge_stored_as_captured(batch: Batch) -> RowJudgement:
     captured, recorded = batch.column("ids_sha256", pl.String), batch.present("ids_sha256")
     prompt, output = batch.prompt, batch.output
     wide = (prompt.outside(MIN_ID, MAX_ID + 1).count() + output.outside(MIN_ID, MAX_ID + 1).count()) > 0
+    every = zip(captured.to_list(), wide.tolist(), prompt.row_bytes(), output.row_bytes(), strict=True)
     rows = [
         row
-        for row, (expected, is_wide) in enumerate(zip(captured, wide.tolist(), strict=True))
-        if expected is not None and (is_wide or ids_sha256(prompt.row(row), output.row(row)) != expected)
+        for row, (expected, is_wide, sent, answered) in enumerate(every)
+        if expected is not None and (is_wide or stored_ids_sha256(sent, answered) != expected)
     ]
     details = ["the ids are not those whose hash was taken when the reply was captured"] * len(rows)
     found = Found(np.array(rows, np.int64), np.full(len(rows), -1, np.int64), details, "error")

@@ -53,16 +53,23 @@ DAMAGES: dict[str, Damage] = {
     },
     "a short loop to the end": Damage(
         "thinking-off",
-        long_output(*fresh(50), *4 * fresh(25, 30_000)),
-        {"repetition": "ends in a loop: the same 25 ids 4.0 times from index 50 on"},
+        long_output(*fresh(50), *3 * fresh(34, 30_000)),
+        {"repetition": "ends in a loop: the same 34 ids 3.0 times from index 50 on"},
         index=50,
+        severity="warning",
+    ),
+    "a text three times, and something else": Damage(
+        "thinking-off",
+        long_output(*3 * (*fresh(100), A), *fresh(20, 30_000)),
+        {"repetition": "of its passages of 8 ids stood in it before, the first one again at index 101"},
+        index=101,
         severity="warning",
     ),
     "a text three times": Damage(
         "thinking-off",
         long_output(*3 * (*fresh(100), A)),
-        {"repetition": "of its passages of 8 ids stood in it before, the first one again at index 101"},
-        index=101,
+        {"repetition": "ends in a loop: the same 101 ids 3.0 times from index 0 on"},
+        index=0,
         severity="warning",
     ),
 }

@@ -1,0 +1,79 @@
+"""What the chat template itself writes of each conversation: its prompt with every text replaced by inert text.
+
+What belongs here: what laws compare prompts with, in the few bytes for each that they need of it. Not here: making
+inert text, rendering it, judging.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from eagle3_assets.tokens.codec import PLAIN, Codec
+from eagle3_assets.tokens.columns import TokenColumn
+
+REFUSED = 0
+"""The kind of the conversations that the template refuses with inert text."""
+
+
+@dataclass(frozen=True)
+class InertPrompts:
+    """Prompts of inert text, by sample: without their texts few conversations differ, and each kind is kept once."""
+
+    kinds: Mapping[str, int]
+    """Number of each sample's kind, by sample id."""
+    control: TokenColumn
+    """Control ids of each kind in their order, one row for each; that of ``REFUSED`` is null."""
+    untold: Mapping[str, frozenset[str]]
+    """Declared tools that a sample's prompt of inert text does not name, by sample id; left out where it names all."""
+
+    @classmethod
+    def of(
+        cls,
+        batches: Iterable[pl.DataFrame],
+        control_ids: Iterable[int],
+        codec: Codec | None = None,
+        tools: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> "InertPrompts":
+        """Reads each batch once and keeps none.
+
+        Args:
+            batches: columns ``sample_id`` and ``prompt_ids``, null where the template refused; of rows with the same
+                sample id the first one counts.
+            control_ids: ids of the target's own grammar.
+            codec: to look for names of tools; without one, none is missed.
+            tools: names of the tools that each sample declares, by sample id.
+        """
+        control_ids = frozenset(control_ids)
+        kinds: dict[str, int] = {}
+        numbers: dict[bytes | None, int] = {None: REFUSED}
+        untold: dict[str, frozenset[str]] = {}
+        for batch in batches:
+            samples = batch["sample_id"].fill_null("").to_list()
+            prompts = TokenColumn.from_series(batch["prompt_ids"])
+            control = TokenColumn.from_marks(prompts.marks(control_ids))
+            memory, ends = control.values.astype(np.int64).tobytes(), (control.offsets * 8).tolist()
+            refused = prompts.null_rows.tolist()
+            declared = [() if tools is None else tools.get(sample, ()) for sample in samples]
+            declaring = np.array([bool(names) for names in declared], np.bool_)
+            texts = [None] * len(batch) if codec is None else codec.texts(prompts, declaring)
+            for row, (sample, names, text) in enumerate(zip(samples, declared, texts, strict=True)):
+                if sample in kinds:
+                    continue
+                key = None if refused[row] else memory[ends[row] : ends[row + 1]]
+                kinds[sample] = numbers.setdefault(key, len(numbers))
+                # Inert text keeps plain names alone.
+                if text is not None and (lost := [n for n in names if PLAIN.fullmatch(n) and not tells(text, n)]):
+                    untold[sample] = frozenset(lost)
+        ids = [np.frombuffer(key or b"", np.int64) for key in numbers]
+        offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+        return cls(kinds, TokenColumn(np.concatenate(ids), offsets, np.arange(len(ids)) == REFUSED), untold)
+
+
+def tells(text: str, name: str) -> bool:
+    """Whether a name stands in a text as it is or as JSON writes it, and not inside a longer word."""
+    spellings = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
+    return any(re.search(rf"(?<!\w){re.escape(s)}(?!\w)", text, re.ASCII) for s in spellings if s in text)
