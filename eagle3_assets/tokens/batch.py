@@ -76,14 +76,14 @@ class Batch:
         return TokenColumn.from_series(self.column("output_ids", pl.Null))
 
     @cached_property
-    def prompt_digests(self) -> list[bytes]:
-        """A sha256 of each row's prompt ids."""
-        return self.prompt.digests()
+    def prompt_hashes(self) -> list[int]:
+        """A hash of each row's prompt ids."""
+        return self.prompt.hashes()
 
     @cached_property
-    def output_digests(self) -> list[bytes]:
-        """A sha256 of each row's output ids."""
-        return self.output.digests()
+    def output_hashes(self) -> list[int]:
+        """A hash of each row's output ids."""
+        return self.output.hashes()
 
     @cached_property
     def prompt_special(self) -> Marks:

@@ -24,21 +24,21 @@ SAMPLE_ROWS = 1_000
 class PromptIndex:
     """The prompts that a partition of generations is compared with, a few dozen bytes for each."""
 
-    digests: Mapping[str, bytes]
-    """Sha256 of the prompt ids, by sample id."""
+    hashes: Mapping[str, int]
+    """Of the prompt ids (``TokenColumn.hashes``), by sample id."""
     ready: frozenset[str]
     """Ids of the samples whose prompt may be sent."""
 
     @classmethod
     def of(cls, batches: Iterable[pl.DataFrame]) -> "PromptIndex":
         """Reads batches of ``tokenized_prompts``: columns ``sample_id``, ``status``, ``prompt_ids``."""
-        digests: dict[str, bytes] = {}
+        hashes: dict[str, int] = {}
         ready: set[str] = set()
         for batch in batches:
             ids = batch["sample_id"].to_list()
-            digests.update(zip(ids, TokenColumn.from_series(batch["prompt_ids"]).digests(), strict=True))
+            hashes.update(zip(ids, TokenColumn.from_series(batch["prompt_ids"]).hashes(), strict=True))
             ready.update(batch.filter(pl.col("status") == "ready")["sample_id"].to_list())
-        return cls(digests, frozenset(ready))
+        return cls(hashes, frozenset(ready))
 
 
 @dataclass(frozen=True)

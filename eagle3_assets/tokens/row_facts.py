@@ -29,8 +29,8 @@ _GENERATION_FACTS = pl.Schema(
     [
         ("weight_version", _NAMES),
         ("endpoint", _NAMES),
-        ("prompt_hash", pl.UInt64()),
-        ("output_hash", pl.UInt64()),
+        ("prompt_hash", pl.Int64()),
+        ("output_hash", pl.Int64()),
         ("plain_end", pl.Int32()),
     ]
 )
@@ -73,8 +73,8 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
         {
             "weight_version": batch.column("weight_version", pl.String),
             "endpoint": batch.column("endpoint", pl.String),
-            "prompt_hash": _short_hashes(batch.prompt_digests),
-            "output_hash": _short_hashes(batch.output_digests),
+            "prompt_hash": pl.Series(batch.prompt_hashes, dtype=pl.Int64),
+            "output_hash": pl.Series(batch.output_hashes, dtype=pl.Int64),
             "plain_end": _plain_ends(batch),
         }
     )
@@ -96,7 +96,3 @@ def _plain_ends(batch: Batch) -> pl.Series:
     plain = pl.Series(marks.where(own).count() == 0)
     last = pl.Series(batch.output.last).cast(pl.Int32, strict=False)
     return pl.select(pl.when(plain).then(last)).to_series()
-
-
-def _short_hashes(digests: list[bytes]) -> pl.Series:
-    return pl.Series(np.frombuffer(b"".join(digests), "<u8")[::4], dtype=pl.UInt64)

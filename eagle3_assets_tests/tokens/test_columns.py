@@ -120,6 +120,19 @@ def test_digests_do_not_depend_on_the_integer_type(rows: list[list[int]]) -> Non
     assert digests == TokenColumn.from_series(narrow.cast(pl.List(pl.UInt16))).digests()
 
 
+@given(ROWS)
+def test_hashes_are_equal_for_equal_rows_alone_whatever_their_integer_type(rows: list[list[int]]) -> None:
+    narrow = pl.Series(rows, dtype=pl.List(pl.Int32))
+    hashes = TokenColumn.from_series(narrow).hashes()
+    assert [[a == b for a in hashes] for b in hashes] == [[a == b for a in rows] for b in rows]
+    assert hashes == TokenColumn.from_series(narrow.cast(pl.List(pl.Int64))).hashes()
+
+
+def test_a_wide_id_changes_the_hash_of_its_own_row_alone() -> None:
+    wide = TokenColumn.from_series(pl.Series([[1, 2], [2**40]], dtype=pl.List(pl.Int64)))
+    assert wide.hashes()[0] == column([[1, 2]]).hashes()[0]
+
+
 def test_digests_of_wide_ids_differ_from_those_they_would_wrap_to() -> None:
     wide = TokenColumn.from_series(pl.Series([[2**32 + 5]], dtype=pl.List(pl.Int64)))
     assert wide.digests() != column([[5]]).digests()

@@ -100,8 +100,8 @@ def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
     """Compares the prompt stored with the output with the one that its sample has now, by hash."""
     current = batch.context.current_prompts
     assert current is not None  # noqa: S101 - the law's condition
-    now = [current.digests.get(sample) for sample in batch.sample_ids]
-    stored = batch.prompt_digests
+    now = [current.hashes.get(sample) for sample in batch.sample_ids]
+    stored = batch.prompt_hashes
     differs = np.fromiter((a != b for a, b in zip(now, stored, strict=True)), np.bool_, len(batch))
 
     def detail(row: int) -> str:

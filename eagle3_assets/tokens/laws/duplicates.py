@@ -20,7 +20,7 @@ def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgemen
         return PartitionJudgement(0, reason="there is no generated row with ids", judged=False)
     with_prompt = rows.filter(pl.col("prompt_hash").is_not_null())
     # A prompt that is not recorded is like no other one.
-    each = rows.with_columns(pl.col("prompt_hash").fill_null(pl.int_range(pl.len(), dtype=pl.UInt64)))
+    each = rows.with_columns(pl.col("prompt_hash").fill_null(pl.int_range(pl.len(), dtype=pl.Int64)))
     samples: dict[str, str] = {}
     details, figures = [], {}
     for name, noun, said, chosen, key in (

@@ -16,7 +16,7 @@ CUT_OFF_REMARK = 0.10
 def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
     """Accounts for every prompt by id."""
     prompts = context.current_prompts
-    if not len(facts) and (prompts is None or not prompts.digests):
+    if not len(facts) and (prompts is None or not prompts.hashes):
         return PartitionJudgement(0, reason="there are no rows", judged=False)
     by_id = facts.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"), pl.col("status").first())
     doubled = by_id.filter(pl.col("times") > 1)
@@ -24,11 +24,11 @@ def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgem
     faults = [(i, f"{n} rows with this sample id") for i, n in doubled.select("sample_id", "times").iter_rows()]
     faults += [(i, f"status {s!r} is no terminal state") for i, s in unknown.select("sample_id", "status").iter_rows()]
     if prompts is not None:
-        faults += _against_prompts(by_id, prompts.digests.keys(), prompts.ready)
+        faults += _against_prompts(by_id, prompts.hashes.keys(), prompts.ready)
     generated, sent = _coverage(by_id, context)
     share = generated / sent if sent else 0.0
     details = [f"{counted(len(faults), 'fault')}, first {shown_name(faults[0][0])}: {faults[0][1]}"] if faults else []
-    all_refused = (len(by_id) if prompts is None else len(prompts.digests)) if not sent else 0
+    all_refused = (len(by_id) if prompts is None else len(prompts.hashes)) if not sent else 0
     short = share < context.coverage or all_refused > 0
     if all_refused:
         details.append(f"no prompt was sent: all {all_refused:,} were refused")
