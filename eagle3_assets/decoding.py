@@ -145,10 +145,15 @@ class Decoder:
         whole = self.text(ids)
         return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
 
-    def rows(self, ids: Sequence[int]) -> Iterator[Piece]:
-        """One line for each token, made safe: index, id, and its text or bytes as a Python literal."""
-        index_width, id_width = len(str(len(ids))), max((len(str(i)) for i in ids), default=1)
-        for index, token in enumerate(self.tokens(ids)):
+    def rows(self, ids: Sequence[int], first: int = 0) -> Iterator[Piece]:
+        """One line for each token, made safe: index, id, and its text or bytes as a Python literal.
+
+        Args:
+            ids: the tokens.
+            first: index of the first of them.
+        """
+        index_width, id_width = len(str(first + len(ids))), max((len(str(i)) for i in ids), default=1)
+        for index, token in enumerate(self.tokens(ids), start=first):
             yield Piece(f"{index:>{index_width}}  {token.id:>{id_width}}  {_literal(token)}", token.kind)
 
     def tokens(self, ids: Iterable[int]) -> Iterator[Token]:

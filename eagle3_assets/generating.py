@@ -18,6 +18,7 @@ from eagle3_assets.generation.progress import Progress
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
+from eagle3_assets.remote_code import hashes
 from eagle3_assets.target import LoadedTarget
 
 
@@ -61,6 +62,7 @@ def identity_of(target: LoadedTarget, description: Description, *, thinking: boo
         thinking=thinking,
         sampling=sampling,
         stop_token_ids=tuple(sorted(stops)),
+        remote_code=hashes(target.code),
     )
 
 

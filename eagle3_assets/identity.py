@@ -71,11 +71,14 @@ class Identity(BaseModel):
     sampling: Sampling
     stop_token_ids: tuple[int, ...]
     """The whole stop set, sorted: the request's, and those of the model's configs and tokenizer."""
+    remote_code: dict[str, str] = {}
+    """Sha256 of each Python file that came with the target and was trusted to run, by name."""
 
     @property
     def fingerprint(self) -> str:
         """Sixteen hex digits which name this identity in file names and rows."""
-        return digest(self.model_dump(mode="json"))
+        # Without code the name is what it was before there was such a field.
+        return digest(self.model_dump(mode="json", exclude=None if self.remote_code else {"remote_code"}))
 
     def differences(self, other: "Identity") -> list[str]:
         """One line for each fact in which ``other`` differs, as ``key: ours -> theirs``."""

@@ -196,6 +196,7 @@ def _context(
         length_band=dataset.length_band,
         law_effects=project.config.law_effects,
         tokenizer=target.tokenizer,
+        remote_code=tuple(map(str, target.code)),
         current_prompts=current,
         rerendered_prompts=rerendered,
         source_sample_ids=source_ids,

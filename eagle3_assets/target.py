@@ -13,6 +13,7 @@ from typing import Any
 from eagle3_assets.config import Target
 from eagle3_assets.identity import digest, files_sha256
 from eagle3_assets.prompts.render import rendered_modes
+from eagle3_assets.remote_code import CodeFile, RemoteCodeError, code_files
 from eagle3_assets.tokens.profile import ProfileError, TargetProfile, resolve_profile
 
 TOKENIZER_FILES = (
@@ -68,6 +69,9 @@ class LoadedTarget:
     chat_template: str | None
     """The config's template; without one the tokenizer chooses among its own, by whether there are tools."""
 
+    code: tuple[CodeFile, ...] = ()
+    """Python files that came with the target and may run; none where its code is not trusted."""
+
     @cached_property
     def template_sha256(self) -> str:
         """Hash of the template, or of all that the tokenizer may choose, and the extra arguments."""
@@ -87,6 +91,7 @@ def load_target(settings: Target) -> LoadedTarget:
         if not directory.is_dir():
             raise TargetError(f"{key}: there is no directory {directory}; give a local checkpoint's directory")
     facts = read_model_facts(model)
+    code = trusted_code(settings)
     tokenizer = load_tokenizer(source, trust_remote_code=settings.trust_remote_code)
     if settings.chat_template is None and not getattr(tokenizer, "chat_template", None):
         raise TargetError(f"{source}: has no chat template; name one with target.chat_template")
@@ -115,7 +120,24 @@ def load_target(settings: Target) -> LoadedTarget:
             [p for p in source.iterdir() if any(map(p.match, TOKENIZER_FILES)) and p.is_file()]
         ),
         chat_template=template,
+        code=code,
     )
+
+
+def trusted_code(settings: Target) -> tuple[CodeFile, ...]:
+    """The Python files of a target that may run: none unless its config trusts them.
+
+    Raises:
+        TargetError: a file cannot be read, or code would run that is not beside the target.
+    """
+    if not settings.trust_remote_code:
+        return ()
+    try:
+        return code_files(Path(settings.model), Path(settings.tokenizer) if settings.tokenizer else None)
+    except RemoteCodeError as error:
+        raise TargetError(str(error)) from None
+    except OSError as error:
+        raise TargetError(f"{error.filename}: cannot be read: {error.strerror}") from None
 
 
 def read_model_facts(model: Path) -> ModelFacts:

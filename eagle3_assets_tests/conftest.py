@@ -1,6 +1,8 @@
 """What tests share: small projects on the packaged demo model, and a real Dagster instance to run them on."""
 
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.resources import files
@@ -23,6 +25,13 @@ settings.load_profile("patient")
 DEMO = Path(str(files("eagle3_assets.demo")))
 
 ProjectMaker = Callable[..., Project]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has transformers copy the code of targets, which it reads once when it is imported, to where no user's is."""
+    folder = tempfile.TemporaryDirectory(prefix="eagle3-test-modules-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["HF_MODULES_CACHE"] = folder.name
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -318,7 +318,7 @@ class TestTokenizer:
         assert "WARNING" not in quiet.stderr
         loud = decode(place.file, "--tokenizer", tmp_path / "own", "--trust-remote-code")
         assert "WARNING: trusting remote code" in loud.stderr
-        assert "all your rights: tokenization_own.py" in loud.stderr
+        assert "all your rights: tokenization_own.py (sha256 e3b0c44298fc1c14)" in loud.stderr
         assert names(loud) == ["s0"]
 
 

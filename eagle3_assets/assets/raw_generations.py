@@ -25,9 +25,11 @@ from eagle3_assets.generation.sealed import read_current, scan_sealed
 from eagle3_assets.judging import judge_raw, judge_tokenized
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
+from eagle3_assets.remote_code import warning
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.reasons import commonest_reason
+from eagle3_assets.tokens.safe_text import visible
 
 COUNTS = pl.Schema({"name": pl.String, "count": pl.Int64})
 
@@ -106,6 +108,8 @@ def build(project: Project) -> dg.AssetsDefinition:
         partition = project.partition(context.partition_key)
         sampling = _sampling(partition, config)
         loaded = target.load()
+        if loaded.settings.trust_remote_code:
+            context.log.warning(visible(warning(loaded.code)))
         # A stored check status is not trusted: the laws that stop generation are applied to what is there now.
         before = judge_tokenized(project, partition, loaded, prompts, tokenized_prompts).report
         if before.refusals:

@@ -15,11 +15,12 @@ from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.frames import batches
 from eagle3_assets.judging import tokenize
 from eagle3_assets.project import Project
+from eagle3_assets.remote_code import warning
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.reasons import commonest_reason
-from eagle3_assets.tokens.safe_text import markdown_block
+from eagle3_assets.tokens.safe_text import markdown_block, visible
 
 SHOWN = 4_000
 """Characters of the first prompt in the metadata; every materialization stores them in the instance."""
@@ -48,7 +49,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         partition = project.partition(context.partition_key)
         loaded = target.load()
         if loaded.settings.trust_remote_code:
-            context.log.warning(f"target.trust_remote_code is on: Python code in {loaded.settings.model} runs")
+            context.log.warning(visible(warning(loaded.code)))
         parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
         for rows in batches(prompts):
             tokenized = tokenize(project, partition, loaded, rows)
@@ -70,12 +71,28 @@ def build(project: Project) -> dg.AssetsDefinition:
                 "chat_template_sha256": loaded.template_sha256,
                 "profile": loaded.profile.name,
                 "trust_remote_code": loaded.settings.trust_remote_code,
+                "remote_code": _code_table(loaded),
                 "first_prompt": _first_prompt(result, loaded),
             },
             data_version=data_version([*versions, *result["status"]]),
         )
 
     return tokenized_prompts
+
+
+def _code_table(target: LoadedTarget) -> dg.MetadataValue:
+    columns = [
+        dg.TableColumn("file", "string"),
+        dg.TableColumn("loaded_as", "string", description="by an auto_map; empty where only other code imports it"),
+        dg.TableColumn("sha256", "string"),
+    ]
+    return dg.MetadataValue.table(
+        [
+            dg.TableRecord({"file": visible(c.name), "loaded_as": visible(", ".join(c.loaded_as)), "sha256": c.sha256})
+            for c in target.code
+        ],
+        schema=dg.TableSchema(columns),
+    )
 
 
 def _first_prompt(result: pl.DataFrame, target: LoadedTarget) -> dg.MetadataValue:

@@ -37,7 +37,8 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
                 judged = judge_tokenized(project, partition, target.load(), prompts, tokenized_prompts)
-                results = list(check_results(judged.report, tokenized_prompts, judged.context))
+                look = f"eagle3-assets prompt {partition.key} --ids --id"
+                results = list(check_results(judged.report, tokenized_prompts, judged.context, look=look))
             yield from results
 
         @dg.multi_asset_check(

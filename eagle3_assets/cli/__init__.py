@@ -12,6 +12,7 @@ from eagle3_assets.cli.audit import audit
 from eagle3_assets.cli.decode import decode
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
+from eagle3_assets.cli.prompt import prompt
 from eagle3_assets.cli.replay import replay
 from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
 
@@ -29,7 +30,7 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (plan, materialize, replay, decode, audit, stats, datasets, ui, demo):
+for command in (plan, materialize, replay, prompt, decode, audit, stats, datasets, ui, demo):
     app.command()(command)
 
 

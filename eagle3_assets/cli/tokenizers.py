@@ -7,9 +7,11 @@ loading itself (``target``).
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from eagle3_assets.cli.terminal import WARNING, say
+from eagle3_assets.remote_code import RemoteCodeError, code_files, warning
 
 
 def vocab_size_beside(directory: Path) -> int | None:
@@ -26,11 +28,9 @@ def before_loading(directory: Path, chosen_by: str, *, trust: bool, own_process:
     """Says which tokenizer is used and whose code will run, and keeps torch out where that is safe."""
     say(f"tokenizer: {directory} ({chosen_by})")
     if trust:
-        code = sorted(str(path.relative_to(directory)) for path in directory.rglob("*.py"))
-        runs = (
-            f"this code with all your rights: {', '.join(code)}" if code else "any code it brings; no *.py lies there"
-        )
-        say(f"WARNING: trusting remote code of {directory} runs {runs}", style=WARNING)
+        # What is named here is read again when it is loaded; a file that nobody can read is an error there.
+        with suppress(OSError, RemoteCodeError):
+            say(f"WARNING: trusting remote code of {directory}: {warning(code_files(directory))}", style=WARNING)
     elif own_process and "torch" not in sys.modules:
         # Where transformers finds torch, loading any tokenizer imports it: more than a second for nothing. Code that a
         # tokenizer brings may need it; the process of a test, or of another command, may need it later.

@@ -35,8 +35,9 @@ def render_text(
     thinking: bool,
     chat_template: str | None = None,
     arguments: Mapping[str, Any] | None = None,
+    generation_prompt: bool = True,
 ) -> str:
-    """The prompt's text, up to where the target shall go on.
+    """The prompt's text, up to where the target shall go on; without the generation prompt, the messages alone.
 
     Templates name the switch for reasoning differently: Kimi and DeepSeek read ``thinking``, Qwen3 ``enable_thinking``.
     Both are given; a template ignores what it does not read.
@@ -47,7 +48,7 @@ def render_text(
             tools=tools,
             chat_template=chat_template,
             tokenize=False,
-            add_generation_prompt=True,
+            add_generation_prompt=generation_prompt,
             **{"thinking": thinking, "enable_thinking": thinking, **(arguments or {})},
         )
     )

@@ -67,6 +67,8 @@ class Context:
     law_effects: Mapping[str, Literal["warn"]] = field(default_factory=dict)
     """Quarantining laws lowered to warn for this target."""
     tokenizer: Tokenizer | None = None
+    remote_code: tuple[str, ...] = ()
+    """What code of the target's own the tokenizer was loaded with: a name and hash for each file."""
     current_prompts: PromptIndex | None = None
     """What ``tokenized_prompts`` holds now."""
     rerendered_prompts: pl.DataFrame | None = None

@@ -95,6 +95,11 @@ def test_structural_ids_made_of_text_are_never_sent(make_project: ProjectMaker, 
     status, sentence = said(made, "prompt_injection")
     assert status == "warned"
     assert sentence.startswith(f"6 of 9 samples break it (66.67%); first {tokenized['sample_id'][0]}: ")
+    key = dg.AssetCheckKey(dg.AssetKey("tokenized_prompts"), "prompt_injection")
+    [check] = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    evaluated: Any = check.event
+    look = evaluated.dagster_event.asset_check_evaluation_data.metadata["look"].text
+    assert look == f"eagle3-assets prompt d --ids --id {tokenized['sample_id'][0]}"
     assert said(made, "tools_rendered")[0] == "passed"
     assert stored(project, "training_samples").height == 3
     event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))

@@ -37,6 +37,9 @@ def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJu
     faults = [*_token_faults(tokenizer, context.profile), *_suffix_faults(tokenizer, context.profile)]
     known = len(context.profile.structural_ids & context.profile.tokens.keys())
     said = faults or [f"{known} structural tokens encode to their id and decode back"]
+    said += [f"code that came with the target was trusted: {', '.join(context.remote_code)}"] * bool(
+        context.remote_code
+    )
     return PartitionJudgement(len(faults), tuple(said), figures={"structural_tokens": known})
 
 

@@ -1,0 +1,63 @@
+"""``eagle3-assets prompt``: what the target is given, message by message.
+
+What belongs here: the command. Not here: choosing prompts and the form in which they are shown (``prompt_views``).
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from eagle3_assets.cli.decode import loaded_target
+from eagle3_assets.cli.partitions import ConfigOption, open_project
+from eagle3_assets.cli.terminal import OWN_PROCESS, writer
+
+
+def prompt(
+    ctx: typer.Context,
+    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="A partition's key.")],
+    count: Annotated[
+        int, typer.Option("-n", min=1, metavar="N", help="How many prompts; with --id, all of those.")
+    ] = 5,
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Not the first ones, but spread over the lengths from shortest to longest.")
+    ] = False,
+    sample_ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="This sample; may be given several times. Shown in the partition's order."),
+    ] = None,
+    ids: Annotated[bool, typer.Option("--ids", help="A row for each token: index, id, text.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for each prompt; docs/looking.md says what is in it.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Shows the prompts of tokenized_prompts: the text and ids that each message became, and why one is refused.
+
+    Every structural token is shown, in colour at a terminal. The tools that a prompt declares stand where the template
+    puts them, mostly before the first message.
+
+    Exit code 0: what is shown is what source, template and tokenizer give now. 1: of a prompt it is not, which is said
+    at it. 2: nothing to show, or a sample asked for by --id is not there.
+    """
+    from eagle3_assets.decoding import Decoder
+    from eagle3_assets.prompt_views import prompt_json, prompt_lines, stored_prompts
+    from eagle3_assets.sample_sources import Choice, SourceError
+
+    if spread and sample_ids:
+        raise SourceError("--spread and --id exclude each other")
+    project = open_project(config)
+    chosen = project.partition(partition)
+    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
+    decoder = Decoder(target.tokenizer, target.profile)
+    write = writer(sys.stdout)
+    changed = False
+    for view in stored_prompts(project, chosen, target, Choice(count, spread, tuple(sample_ids or ()))):
+        changed |= view.changed
+        if as_json:
+            typer.echo(prompt_json(view, decoder, ids=ids))
+            continue
+        for piece in prompt_lines(view, decoder, ids=ids):
+            write(piece)
+    if changed:
+        raise typer.Exit(1)

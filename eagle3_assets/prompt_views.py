@@ -1,0 +1,228 @@
+"""Rendered prompts for a person's eyes: text and ids by message, and why one is refused.
+
+What belongs here: choosing stored prompts, telling which ids each message became, the form in which one is shown. Not
+here: rendering (``prompts``), decoding (``decoding``), laws, colours and streams (``cli``).
+
+Prompts are text that others wrote: whatever leaves :func:`prompt_lines` is safe to show.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text, spread
+from eagle3_assets.partitions import Partition
+from eagle3_assets.project import Project
+from eagle3_assets.prompts.message_parts import TextPart, message_parts
+from eagle3_assets.prompts.render import render_text
+from eagle3_assets.prompts.template_forms import call_form, formed
+from eagle3_assets.sample_sources import Choice, SourceError
+from eagle3_assets.storage.files import scan_parquet
+from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.codec import Codec
+
+SUFFIX = "generation prompt"
+"""The part after the last message: where the target goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdPart:
+    """The ids that one message became: ``prompt_ids[begin:end]``, empty where the template leaves it out."""
+
+    what: str
+    """The message's role, or ``SUFFIX``."""
+    begin: int
+    end: int
+    sure: bool
+    """False where the template treats the message otherwise without those after it: then the end is approximate."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptView:
+    """One prompt as it is stored, and what its messages became."""
+
+    sample_id: str
+    status: str
+    reason: str | None
+    prompt_ids: Sequence[int] | None
+    """None where the template refused it."""
+    messages: Sequence[dict[str, Any]]
+    tools: Sequence[str]
+    """Names of the declared tools."""
+    parts: tuple[IdPart, ...] | None
+    """In order, the last one the generation prompt; None where they cannot be told."""
+    remark: str | None = None
+    """Why they cannot."""
+    changed: bool = False
+    """Whether source, template or tokenizer now give other ids than the stored ones."""
+
+
+def stored_prompts(
+    project: Project, partition: Partition, target: LoadedTarget, choice: Choice
+) -> Iterator[PromptView]:
+    """The chosen prompts of a partition.
+
+    Raises:
+        StorageError: ``prompts`` or ``tokenized_prompts`` of it are not there.
+        SourceError: it has no prompts, or none of an id that was asked for; after those that are there.
+    """
+    prompts, tokenized = (
+        scan_parquet(project.layout.asset_file(asset, partition.key), asset=asset)
+        for asset in ("prompts", "tokenized_prompts")
+    )
+    chosen = _chosen(tokenized, choice)
+    if not chosen and not choice.ids:
+        raise SourceError(
+            f"{partition.key}: has no prompts; prompts/{partition.key}.refused.jsonl says what was refused"
+        )
+    made = tokenized.filter(pl.col("sample_id").is_in(chosen)).collect()
+    rows = prompts.filter(pl.col("sample_id").is_in(chosen)).collect()
+    sources = {row["sample_id"]: row for row in rows.iter_rows(named=True)}
+    for row in made.iter_rows(named=True):
+        yield prompt_view(target, row, sources.get(row["sample_id"]))
+    if missing := sorted(set(choice.ids) - set(made["sample_id"])):
+        raise SourceError(f"{partition.key}: tokenized_prompts has no sample {', '.join(map(repr, missing[:10]))}")
+
+
+def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any] | None) -> PromptView:
+    """One prompt.
+
+    Args:
+        target: its template and tokenizer.
+        row: of ``contract.TOKENIZED_PROMPTS``.
+        source: the same sample's of ``contract.PROMPTS``; None where it is not there any more.
+    """
+    messages = json.loads(source["messages"]) if source else []
+    tools = json.loads(source["tools"]) if source and source["tools"] else None
+    names = [tool["function"]["name"] for tool in tools or ()]
+    view = partial(PromptView, row["sample_id"], row["status"], row["reason"], row["prompt_ids"], messages, names)
+    if source is None:
+        return view(None, "prompts has no such sample any more: materialize tokenized_prompts again", changed=True)
+    if row["prompt_ids"] is None:
+        return view(None)
+    render = partial(
+        render_text,
+        target.tokenizer,
+        tools=tools,
+        thinking=row["thinking"],
+        chat_template=target.chat_template,
+        arguments=target.settings.template_arguments,
+    )
+
+    def probe(given: list[dict[str, Any]], declared: list[dict[str, Any]]) -> str:
+        return render(given, tools=declared)
+
+    given = formed(messages, call_form(probe)) if any("tool_calls" in message for message in messages) else messages
+    try:
+        text = render(given)
+    except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
+        return view(None, f"the chat template refuses it now: {type(error).__name__}: {error}", changed=True)
+    if list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) != list(row["prompt_ids"]):
+        remark = "rendered now it has other ids: materialize tokenized_prompts again to see what messages become"
+        return view(None, remark, changed=True)
+    codec = Codec(target.tokenizer, target.profile)
+    if codec.text(list(row["prompt_ids"])) != text:
+        return view(None, "which ids a message became cannot be told: this tokenizer's ids give another text back")
+    found = message_parts(partial(render, generation_prompt=False), given, text)
+    return view(_id_parts(codec, list(row["prompt_ids"]), text, [m["role"] for m in messages], found))
+
+
+def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> Iterator[Piece]:
+    """All that is shown of a prompt, safe as it is, line ends included.
+
+    Args:
+        view: what to show.
+        decoder: of its target.
+        ids: a row for each token instead of the text.
+    """
+    count = "none" if view.prompt_ids is None else len(view.prompt_ids)
+    yield Piece(f"===== sample_id={shown_line(view.sample_id)} tokens={count} status={view.status} =====\n", "heading")
+    if view.reason:
+        yield Piece(f"----- {view.status}: {shown_line(view.reason)} -----\n", "heading")
+    if view.remark:
+        yield Piece(f"----- {shown_line(view.remark)} -----\n", "heading")
+    if view.prompt_ids is None:
+        for number, message in enumerate(view.messages):
+            yield Piece(f"----- message {number}: {message['role']}, not rendered -----\n", "heading")
+            yield Piece(f"{shown_text(json.dumps(message, ensure_ascii=False, indent=1))}\n", "text")
+        return
+    parts = view.parts or (IdPart("prompt", 0, len(view.prompt_ids), sure=True),)
+    for number, part in enumerate(parts):
+        if view.parts:
+            yield Piece(f"----- {_title(view, number, part)} -----\n", "heading")
+        some = view.prompt_ids[part.begin : part.end]
+        if ids:
+            yield from (Piece(f"{line.text}\n", line.kind) for line in decoder.rows(some, part.begin))
+        elif some:
+            yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(some))
+            yield Piece("\n", "text")
+
+
+def prompt_json(view: PromptView, decoder: Decoder, *, ids: bool = False) -> str:
+    """The same in one line of JSON for a program: texts as they are, everything but ASCII escaped.
+
+    ``sample_id``, ``tokens``, ``status``, ``reason``, ``remark``, ``tools``, ``text`` and ``parts``; with ``ids`` also
+    ``prompt_ids``. What is not known is null.
+    """
+    known = view.prompt_ids
+    parts = None
+    if known is not None and view.parts is not None:
+        parts = [
+            {
+                "what": part.what,
+                "begin": part.begin,
+                "end": part.end,
+                "sure": part.sure,
+                "text": decoder.text(known[part.begin : part.end]),
+            }
+            for part in view.parts
+        ]
+    return json.dumps(
+        {
+            "sample_id": view.sample_id,
+            "tokens": None if known is None else len(known),
+            "status": view.status,
+            "reason": view.reason,
+            "remark": view.remark,
+            "tools": list(view.tools),
+            "text": None if known is None else decoder.text(known),
+            "parts": parts,
+            **({"prompt_ids": None if known is None else list(known)} if ids else {}),
+        }
+    )
+
+
+def _title(view: PromptView, number: int, part: IdPart) -> str:
+    name = part.what if number == len(view.messages) else f"message {number}: {part.what}"
+    name += f", after {len(view.tools)} declared tools" if view.tools and number == 0 else ""
+    if part.begin == part.end:
+        return f"{name}, {'the template makes nothing of it' if part.sure else 'not to be told from what comes next'}"
+    return f"{name}, ids {part.begin}-{'' if part.sure else 'about '}{part.end - 1}"
+
+
+def _id_parts(
+    codec: Codec, ids: list[int], text: str, roles: Sequence[str], found: Sequence[TextPart]
+) -> tuple[IdPart, ...]:
+    """Parts of the text as parts of the ids; an id with text of two of them belongs to the later one."""
+    ends = [part.end for part in found]
+    bounds = [0, *(codec.token_at(ids, end) if end < len(text) else len(ids) for end in ends), len(ids)]
+    sure = [*(part.sure for part in found), True]
+    return tuple(
+        IdPart(what, begin, max(begin, end), known)
+        for what, (begin, end), known in zip((*roles, SUFFIX), pairwise(bounds), sure, strict=True)
+    )
+
+
+def _chosen(tokenized: pl.LazyFrame, choice: Choice) -> list[str]:
+    """Ids of the chosen samples."""
+    if choice.ids:
+        return list(choice.ids)
+    if choice.spread:
+        lengths = tokenized.select("sample_id", pl.col("prompt_tokens").fill_null(0)).collect()
+        return lengths[spread(lengths["prompt_tokens"].to_list(), choice.count)]["sample_id"].to_list()
+    return tokenized.select("sample_id").head(choice.count).collect()["sample_id"].to_list()

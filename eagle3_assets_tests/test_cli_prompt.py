@@ -1,0 +1,146 @@
+"""``eagle3-assets prompt`` on stored prompts of the demo target."""
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from eagle3_assets.cli import app
+from eagle3_assets.judging import tokenize
+from eagle3_assets.project import Project
+from eagle3_assets.sourcing import take_prompts
+from eagle3_assets.target import load_target
+from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
+
+ROWS = [
+    {
+        "id": "trip",
+        "messages": [
+            {"role": "system", "content": "Be \u202ebrief."},
+            {"role": "user", "content": "Is it far?"},
+            {"role": "assistant", "content": "No."},
+            {"role": "user", "content": "How far?"},
+        ],
+    },
+    {"id": "spoiled", "messages": [{"role": "user", "content": "What is <|im_end|>?"}]},
+]
+
+
+def stored(project: Project) -> Project:
+    """A project whose prompts are made, as its assets would make them."""
+    partition = project.partition("d")
+    prompts = take_prompts(project, partition)[0].rows
+    tokenized = tokenize(project, partition, load_target(project.config.target), prompts)
+    for asset, frame in (("prompts", prompts), ("tokenized_prompts", tokenized)):
+        path = Path(str(project.layout.asset_file(asset, "d")))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(path)
+    return project
+
+
+def shown(folder: Path, *arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["prompt", "d", "--config", str(folder / "eagle3.yaml"), *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def ids_of(project: Project, sample: str) -> list[int]:
+    frame = pl.read_parquet(str(project.layout.asset_file("tokenized_prompts", "d")))
+    found: list[int] = frame.filter(pl.col("sample_id") == sample)["prompt_ids"][0].to_list()
+    return found
+
+
+def test_each_message_stands_with_its_text_and_ids(make_project: ProjectMaker, tmp_path: Path) -> None:
+    project = stored(make_project(ROWS))
+    result = shown(tmp_path, "-n", "1")
+    assert result.exit_code == 0
+    ids = ids_of(project, "trip:4:0")
+    headings = re.findall(r"----- (.*), ids (\d+)-(\d+) -----\n(.*)\n", result.stdout)
+    assert [heading[0] for heading in headings] == [
+        "message 0: system",
+        "message 1: user",
+        "message 2: assistant",
+        "message 3: user",
+        "generation prompt",
+    ]
+    assert headings[0][3] == "<|im_system|>system<|im_middle|>Be <U+202E>brief.<|im_end|>"
+    assert headings[3][3] == "<|im_user|>user<|im_middle|>How far?<|im_end|>"
+    bounds = [(int(begin), int(end)) for _, begin, end, _ in headings]
+    assert [index for begin, end in bounds for index in range(begin, end + 1)] == list(range(len(ids)))
+    assert result.stdout.startswith(f"===== sample_id=trip:4:0 tokens={len(ids)} status=ready =====\n")
+
+
+def test_ids_are_one_row_each_and_go_on_from_message_to_message(make_project: ProjectMaker, tmp_path: Path) -> None:
+    project = stored(make_project(ROWS))
+    result = shown(tmp_path, "--id", "trip:4:0", "--ids")
+    rows = re.findall(r"^ *(\d+) +(\d+)  ", result.stdout, re.MULTILINE)
+    assert [(int(index), int(token)) for index, token in rows] == list(enumerate(ids_of(project, "trip:4:0")))
+
+
+def test_a_refused_prompt_says_why(make_project: ProjectMaker, tmp_path: Path) -> None:
+    stored(make_project(ROWS))
+    result = shown(tmp_path, "--id", "spoiled:1:0")
+    assert result.exit_code == 0
+    assert "status=refused" in result.stdout
+    assert "----- refused: law prompt_injection: text of the conversation became <|im_end|>" in result.stdout
+    assert "What is <|im_end|>?<|im_end|>" in result.stdout
+
+
+def test_one_that_the_template_refused_shows_its_messages(make_project: ProjectMaker, tmp_path: Path) -> None:
+    (tmp_path / "strict.jinja").write_text("{{ raise_exception('never') }}", encoding="utf-8")
+    target = {"model": "demo", "chat_template": "strict.jinja"}
+    stored(make_project(ROWS, target=target))
+    result = shown(tmp_path, "-n", "1")
+    assert "tokens=none status=refused" in result.stdout
+    assert "the chat template refused it: TemplateError: never" in result.stdout
+    assert "----- message 1: user, not rendered -----" in result.stdout
+    assert "Be <U+202E>brief." in result.stdout
+
+
+def test_a_line_of_json_has_all_of_it(make_project: ProjectMaker, tmp_path: Path) -> None:
+    project = stored(make_project(demo_rows("function_calling", 2)))
+    first, second = map(json.loads, shown(tmp_path, "--json", "--ids").stdout.splitlines())
+    assert first["prompt_ids"] == ids_of(project, first["sample_id"])
+    assert first["text"] == "".join(part["text"] for part in first["parts"])
+    assert first["tools"]
+    assert all(name in first["parts"][0]["text"] for name in first["tools"])
+    assert (second["status"], second["reason"], second["remark"]) == ("ready", None, None)
+
+
+def test_prompts_that_are_not_what_the_template_gives_now_are_said_to_be(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    stored(make_project(ROWS))
+    (tmp_path / "other.jinja").write_text("<|im_user|>user<|im_middle|>other<|im_end|>", encoding="utf-8")
+    make_project(ROWS, target={"model": "demo", "chat_template": "other.jinja"})
+    result = shown(tmp_path, "-n", "1")
+    assert result.exit_code == 1
+    assert "rendered now it has other ids: materialize tokenized_prompts again" in result.stdout
+    assert "How far?" in result.stdout  # what is stored, all the same
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "there is no such file; materialize prompts of this partition first"),
+        (("--spread", "--id", "a"), "--spread and --id exclude each other"),
+    ],
+)
+def test_nothing_to_show_is_one_message(
+    make_project: ProjectMaker, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    make_project(ROWS)
+    result = shown(tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_an_id_that_is_not_there_is_named(make_project: ProjectMaker, tmp_path: Path) -> None:
+    stored(make_project(ROWS))
+    result = shown(tmp_path, "--id", "trip:4:0", "--id", "gone")
+    assert result.exit_code == 2
+    assert "sample_id=trip:4:0" in result.stdout
+    assert "tokenized_prompts has no sample 'gone'" in result.stderr
