@@ -39,8 +39,9 @@ test-sglang: $(READY) ## Runs the tests against a real SGLang server, on the CPU
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-bench: $(READY) ## Measures what laws, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
+bench: $(READY) ## Measures what laws, looking, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
+	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
 

@@ -145,7 +145,7 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
             ).with_columns(pl.lit(value).alias(name) for name, value in fixed.items())
         )
     whole = pl.concat(parts, how="diagonal_relaxed").cast(dict(RAW_GENERATIONS))  # type: ignore[arg-type]
-    _store(whole, _outputs(directory, name))
+    _store(whole, outputs_file(directory, name))
     prompt_rows = whole.select(
         "sample_id", "prompt_ids", prompt_tokens=prompt_tokens, thinking=True, status=pl.lit("ready"), reason=None
     )
@@ -159,7 +159,7 @@ def read(directory: Path) -> Run:
     """Reads the outputs once, and does nothing with them."""
 
     def run() -> tuple[Verdict, ...]:
-        deque(batches(pl.scan_parquet(_outputs(directory, IDS))), maxlen=0)
+        deque(batches(pl.scan_parquet(outputs_file(directory, IDS))), maxlen=0)
         return ()
 
     return run
@@ -173,7 +173,7 @@ def judge_outputs(directory: Path) -> Run:
     def run() -> tuple[Verdict, ...]:
         index = PromptIndex.of(batches(pl.scan_parquet(_prompts(directory, IDS)).select(columns)))
         known = replace(context, current_prompts=index)
-        return judge_generations(batches(pl.scan_parquet(_outputs(directory, IDS))), known).verdicts
+        return judge_generations(batches(pl.scan_parquet(outputs_file(directory, IDS))), known).verdicts
 
     return run
 
@@ -200,7 +200,7 @@ def judge_sample(directory: Path) -> Run:
 
 def _judge_texts(directory: Path, chosen: Callable[[RowLaw], bool]) -> Run:
     tokenizer = load_tokenizer(MODEL, trust_remote_code=False)
-    scanned = pl.scan_parquet(_outputs(directory, TEXTS))
+    scanned = pl.scan_parquet(outputs_file(directory, TEXTS))
     samples = scanned.select("sample_id").collect()["sample_id"]
     context = Context(demo_profile(tokenizer), tokenizer=tokenizer, declared_tools=dict.fromkeys(samples, (TOOL,)))
     laws = [law for law in laws_of("raw_generations") if isinstance(law, RowLaw) and chosen(law)]
@@ -242,7 +242,8 @@ def measured(run: str, directory: Path) -> dict[str, Any]:
     }
 
 
-def _outputs(directory: Path, name: str) -> Path:
+def outputs_file(directory: Path, name: str) -> Path:
+    """Where the outputs of a pair lie."""
     return directory / f"{name}.raw_generations.parquet"
 
 

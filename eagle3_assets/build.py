@@ -3,6 +3,7 @@
 import dagster as dg
 
 from eagle3_assets.assets import (
+    corpus_summary,
     decoded_previews,
     length_statistics,
     prompts,
@@ -10,13 +11,22 @@ from eagle3_assets.assets import (
     tokenized_prompts,
     training_samples,
 )
+from eagle3_assets.automation import carry_on
 from eagle3_assets.checks import laws, replay, sources
-from eagle3_assets.jobs import partition_job, replay_job
+from eagle3_assets.jobs import corpus_job, partition_job, replay_job, trial_job
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.storage.io_managers import GenerationsIOManager, ParquetIOManager
 
-ASSETS = (prompts, tokenized_prompts, raw_generations, decoded_previews, length_statistics, training_samples)
+ASSETS = (
+    prompts,
+    tokenized_prompts,
+    raw_generations,
+    decoded_previews,
+    length_statistics,
+    training_samples,
+    corpus_summary,
+)
 
 
 def build_defs(project: Project, *, listener: ProgressListener | None = None) -> dg.Definitions:
@@ -31,7 +41,8 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
     return dg.Definitions(
         assets=[module.build(project) for module in ASSETS],
         asset_checks=[sources.build(project), *laws.build(project), replay.build(project)],
-        jobs=[partition_job, replay_job(project)],
+        jobs=[trial_job(project), partition_job, corpus_job, replay_job(project)],
+        sensors=[carry_on],
         resources={
             "target": TargetResource(settings=target),
             "engine": EngineResource(

@@ -122,6 +122,43 @@ TRAINING_SAMPLES = _schema(
     }
 )
 
+CORPUS_SUMMARY = _schema(
+    {
+        "dataset": pl.String,
+        "samples": pl.Int64,
+        "tokens": pl.Int64,
+        "mean": pl.Float64,
+        "median": pl.Int32,
+        "p95": pl.Int32,
+        "share_under_500": pl.Float64,
+        "reasoning_share": pl.Float64,
+        "cut_off_share": pl.Float64,
+        "drift_share": pl.Float64,
+        "drift_samples": pl.Int64,
+        "quarantined": pl.Int64,
+        "failed": pl.Int64,
+        "refused": pl.Int64,
+        "laws_warned": pl.List(pl.Struct({"law": pl.String, "partitions": pl.Int32})),
+        "histogram": pl.List(pl.Struct({"low": pl.Int32, "high": pl.Int32, "samples": pl.Int64})),
+        "to_generate": pl.Int64,
+        "projected_samples": pl.Int64,
+        "projected_tokens": pl.Int64,
+        "projection_basis": pl.String,
+        "seconds_left": pl.Float64,
+        "partitions": pl.List(
+            pl.Struct(
+                {
+                    "partition": pl.String,
+                    "state": pl.String,
+                    "samples": pl.Int64,
+                    "tokens": pl.Int64,
+                    "why": pl.List(pl.String),
+                }
+            )
+        ),
+    }
+)
+
 SCHEMAS: dict[str, pl.Schema] = {
     "prompts": PROMPTS,
     "tokenized_prompts": TOKENIZED_PROMPTS,
@@ -129,6 +166,7 @@ SCHEMAS: dict[str, pl.Schema] = {
     "decoded_previews": DECODED_PREVIEWS,
     "length_statistics": LENGTH_STATISTICS,
     "training_samples": TRAINING_SAMPLES,
+    "corpus_summary": CORPUS_SUMMARY,
 }
 """The columns of each asset."""
 
@@ -171,7 +209,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "findings": "laws that this sample breaks",
     "spans": "sections of the output: kind, first index, index after the last",
     "section": "output, or its parts: reasoning and answer (tool calls included)",
-    "samples": "generated outputs",
+    "samples": "generated outputs; in corpus_summary, those that training_samples takes",
     "tokens": "tokens in all of them",
     "mean": "tokens per output",
     "min": "tokens of the shortest",
@@ -187,6 +225,20 @@ COLUMN_MEANINGS: dict[str, str] = {
     "tool_calls": "calls that begin, in all outputs",
     "finish_types": "how outputs ended, and how many",
     "histogram": "outputs by length: from low tokens up to, and without, high",
+    "dataset": "its name; null for all of them together",
+    "reasoning_share": "share of the tokens that is reasoning",
+    "drift_share": "share of the outputs looked at that a way over text would have changed; null where not judged",
+    "drift_samples": "outputs looked at for that",
+    "quarantined": "outputs left out, since they break a law",
+    "failed": "prompts that were sent and have no output",
+    "refused": "prompts that were never sent",
+    "laws_warned": "laws that warn, and of how many partitions",
+    "to_generate": "prompts without an output made with the settings that there are now; null where that is unknown",
+    "projected_samples": "outputs when every prompt that may be sent has one",
+    "projected_tokens": "tokens in all of them",
+    "projection_basis": "where the rest of them is from: measured (outputs), band (length_band), cap (max_new_tokens)",
+    "seconds_left": "seconds that generating the rest takes; null without a measured throughput",
+    "partitions": "every partition, its state and why; of those that are not counted, samples and tokens are 0",
     "id": "the sample id",
     "input_ids": "prompt ids followed by output ids",
     "loss_mask": "0 for each prompt id, 1 for each output id; unshifted",

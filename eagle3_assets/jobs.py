@@ -1,10 +1,12 @@
 """The usual jobs. What belongs here: selections with a name. Not here: assets, schedules."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from eagle3_assets.assets.common import partitions_definition
+from eagle3_assets.assets.raw_generations import TrialSampling
+from eagle3_assets.config import TRIAL_SUFFIX
 from eagle3_assets.project import Project
 from eagle3_assets.tokens.laws import ON_REQUEST
 
@@ -12,16 +14,50 @@ if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 PARTITION_JOB = "partition"
+TRIAL_JOB = "trial"
+CORPUS_JOB = "corpus"
 REPLAY_JOB = "replay"
 
 _ON_REQUEST = dg.AssetSelection.checks(*(dg.AssetCheckKey(dg.AssetKey(law.asset), law.name) for law in ON_REQUEST))
 
+_OF_THE_CORPUS = dg.AssetSelection.assets("corpus_summary")
+"""Assets without partitions: a run for a partition has no use for them."""
+
 partition_job = dg.define_asset_job(
     PARTITION_JOB,
-    selection=dg.AssetSelection.all() - _ON_REQUEST,
-    description="Prompts to training samples of one partition, with every check but the replay.",
+    selection=dg.AssetSelection.all() - _ON_REQUEST - _OF_THE_CORPUS,
+    description="Prompts to training samples of one partition, with every check but the replay."
+    " Generates what is missing. For a whole dataset, backfill its partitions.",
     tags={"eagle3/work": "partition"},
 )
+
+corpus_job = dg.define_asset_job(
+    CORPUS_JOB,
+    selection=_OF_THE_CORPUS,
+    description="All partitions together, as they are now: what counts, what is missing, stale or refused.",
+    tags={"eagle3/work": "corpus"},
+)
+
+
+def trial_job(project: Project) -> "UnresolvedAssetJobDefinition":
+    """The job for a first look: a trial, with its dataset's sampling in the Launchpad, ready to be changed.
+
+    Of another partition it makes nothing: ``raw_generations`` takes such sampling for trials alone.
+    """
+
+    def sampling_of(key: str) -> dict[str, Any]:
+        sampling = project.partition(key).dataset.sampling.model_dump(exclude_none=True)
+        offered = {name: sampling[name] for name in TrialSampling.model_fields if name in sampling}
+        return {"ops": {"raw_generations": {"config": {"trial_sampling": offered}}}}
+
+    return dg.define_asset_job(
+        TRIAL_JOB,
+        selection=dg.AssetSelection.assets("decoded_previews", "length_statistics").upstream() - _ON_REQUEST,
+        config=dg.PartitionedConfig(partitions_definition(project), run_config_for_partition_key_fn=sampling_of),
+        description="A dataset's trial, with sampling of your own: prompts to previews and lengths. Choose a partition"
+        f" that ends in {TRIAL_SUFFIX}; others are refused.",
+        tags={"eagle3/work": "trial"},
+    )
 
 
 def replay_job(project: Project) -> "UnresolvedAssetJobDefinition":

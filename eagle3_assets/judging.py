@@ -130,6 +130,17 @@ def judge_raw(
     return Judged(judge_generations(batches(scan_sealed(sealed)), context), context)
 
 
+def without_origin(prompts: pl.LazyFrame, raw: pl.LazyFrame) -> list[str]:
+    """Why outputs cannot be traced to their conversation; empty if all can be. Train and eval are split by it."""
+    lost = raw.select("sample_id").join(prompts, on="sample_id", how="anti").collect()["sample_id"]
+    if lost.is_empty():
+        return []
+    return [
+        f"prompts: {len(lost):,} generated samples, first {lost[0]}, are no prompts of the source any more."
+        " Restore the source and materialize prompts again, or materialize everything of this partition anew."
+    ]
+
+
 def replay_context(
     project: Project, partition: Partition, target: LoadedTarget, identity: Identity, tolerance: float
 ) -> Context:

@@ -123,13 +123,18 @@ def measured_throughput(engine: str, tokenizer: str) -> Throughput | None:
     Returns:
         None where no such run is known. No instance is made for it.
     """
-    import dagster as dg
-
     home = _home()
     if not home.is_dir() or not any(home.iterdir()):
         return None
     with persistent_instance() as instance:
-        records = instance.fetch_materializations(dg.AssetKey("raw_generations"), limit=LOOKED_BACK).records
+        return throughput_of(instance, engine, tokenizer)
+
+
+def throughput_of(instance: "dg.DagsterInstance", engine: str, tokenizer: str) -> Throughput | None:
+    """The same of an instance that is at hand; see :func:`measured_throughput`."""
+    import dagster as dg
+
+    records = instance.fetch_materializations(dg.AssetKey("raw_generations"), limit=LOOKED_BACK).records
     for made in filter(None, (record.asset_materialization for record in records)):
         facts: dict[str, Any] = {name: value.value for name, value in made.metadata.items()}
         environment, speed = facts.get("environment") or {}, facts.get("tokens_per_second")

@@ -51,6 +51,8 @@ class Surveyed:
     missing: int
     outputs: Outputs
     """Of the whole dataset, its trial included, made with the settings that there are now."""
+    own: Outputs
+    """Of this partition alone, made with the settings that there are now."""
     commonest_refusal: str | None = None
     refusals: tuple[str, ...] = ()
     """Why nothing would be generated."""
@@ -128,6 +130,7 @@ def _surveyed(
         refused=len(refused),
         missing=counts[None],
         outputs=outputs,
+        own=stored.outputs,
         commonest_refusal=commonest_reason(refused["reason"]),
         refusals=judged.report.refusals,
         other_identity=stored.other_identity,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import law_speed
+from benchmarks import law_speed, looking
 from benchmarks.client_cost import Case, cases, report, run
 from benchmarks.page import PAGE, write_part
 from eagle3_assets.tokens.laws import LAWS
@@ -61,6 +61,17 @@ def test_the_laws_are_measured_and_all_that_can_be_are_judged() -> None:
     assert "| **all laws on ids** |" in part
 
 
+@pytest.mark.slow
+def test_looking_is_measured_and_the_page_is_as_large_for_many_samples_as_for_some() -> None:
+    some, many = looking.measure(300, 100, times=1), looking.measure(1_500, 100, times=1)
+    assert all(r.cpu_s > 0 for rounds in many.values() for r in rounds)
+    assert many["statistics"][0].samples == 1_500
+    assert many["page"][0].samples < 100
+    assert many["page"][0].page_bytes < 1.2 * some["page"][0].page_bytes
+    part = looking.report(many, 1_500, 100, "make bench")
+    assert "{" not in part
+
+
 def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text("# All\n\n<!-- a -->\nold\n<!-- end of a -->\n\n<!-- b -->\n<!-- end of b -->\n\nend\n")
@@ -76,10 +87,11 @@ def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
 def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    for name in ("client_cost", "law_speed", "repetition_rates"):
+    for name in ("client_cost", "law_speed", "looking", "repetition_rates"):
         write_part(name, f"## {name} anew", page)
     assert re.findall("^## .*", page.read_text(encoding="utf-8"), re.MULTILINE) == [
         "## client_cost anew",
         "## law_speed anew",
+        "## looking anew",
         "## repetition_rates anew",
     ]

@@ -23,6 +23,7 @@ GRAPH = {
     "decoded_previews": {"tokenized_prompts", "raw_generations"},
     "length_statistics": {"raw_generations"},
     "training_samples": {"prompts", "tokenized_prompts", "raw_generations"},
+    "corpus_summary": {"prompts", "tokenized_prompts", "raw_generations"},
 }
 
 
@@ -34,9 +35,12 @@ def test_the_graph(make_project: ProjectMaker) -> None:
     } == GRAPH
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
-        assert node.partitions_def, key
-        assert node.partitions_def.get_partition_keys() == ["d-00of02", "d-01of02", "d-trial"], key
-        assert node.group_name in {"prompts", "generation", "inspection", "training"}, key
+        if key == dg.AssetKey("corpus_summary"):
+            assert node.partitions_def is None
+        else:
+            assert node.partitions_def, key
+            assert node.partitions_def.get_partition_keys() == ["d-00of02", "d-01of02", "d-trial"], key
+        assert node.group_name in {"prompts", "generation", "inspection", "training", "corpus"}, key
         assert node.description, key
         assert node.code_version, key
         assert node.kinds, key

@@ -67,11 +67,11 @@ def build(project: Project) -> dg.AssetsDefinition:
             value=previews,
             metadata={
                 **shown,
-                **usual_metadata(len(previews), project.layout.asset_file("decoded_previews", partition.key)),
                 "page": dg.MetadataValue.path(str(place)),
                 "page_bytes": len(page.encode()),
                 **drift_metadata(inspection.report["retokenization_drift"]),
                 "more": f"eagle3-assets decode {partition.key} --spread",
+                **usual_metadata(len(previews), project.layout.asset_file("decoded_previews", partition.key)),
             },
             data_version=data_version(previews.select("sample_id", "stratum", "text").iter_rows()),
         )

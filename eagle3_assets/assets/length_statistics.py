@@ -53,13 +53,13 @@ def build(project: Project) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             value=statistics,
             metadata={
-                **usual_metadata(len(statistics), project.layout.asset_file("length_statistics", partition.key)),
                 "verdict": length_verdict(statistics, dataset.length_band, dataset.name),
                 "histogram": dg.MetadataValue.md(histogram_markdown(output, dataset.length_band)),
                 "sections": sections_table(statistics),
                 "finish_types": counts_table("finish type", finish_types(output), "outputs"),
                 "outputs": output["samples"],
                 **figures,
+                **usual_metadata(len(statistics), project.layout.asset_file("length_statistics", partition.key)),
             },
             data_version=data_version(statistics.iter_rows()),
         )

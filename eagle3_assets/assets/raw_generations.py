@@ -180,7 +180,6 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
     reasons = facts.filter(pl.col("status") != "generated")["reason"]
     return dg.MaterializeResult(
         metadata={
-            **usual_metadata(outcome.sealed.rows, outcome.sealed.path),
             "generated": pointer.generated,
             "failed": pointer.failed,
             "refused_prompts": pointer.refused,
@@ -197,6 +196,7 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
             "seconds": round(outcome.seconds, 2),
             "tokens_per_second": round(outcome.tokens_per_s, 1),
             **{f"latency_{name}_s": round(value, 3) for name, value in outcome.latency_s.items()},
+            **usual_metadata(outcome.sealed.rows, outcome.sealed.path),
             "identity": made.identity.fingerprint,
             "identity_facts": dg.MetadataValue.json(made.identity.model_dump(mode="json")),
             "environment": dg.MetadataValue.json(dict(made.description.environment)),

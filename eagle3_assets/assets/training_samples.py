@@ -11,9 +11,10 @@ from eagle3_assets.assets.common import (
     partitions_definition,
     usual_metadata,
 )
+from eagle3_assets.automation import GOOD
 from eagle3_assets.contract import TRAINING_SAMPLES
 from eagle3_assets.generation.sealed import Sealed, scan_sealed
-from eagle3_assets.judging import judge_raw
+from eagle3_assets.judging import judge_raw, without_origin
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 
@@ -32,6 +33,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
         code_version="1",
+        automation_condition=GOOD,
         metadata=column_schema(TRAINING_SAMPLES),
     )
     @failing_clearly()
@@ -45,7 +47,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         partition = project.partition(context.partition_key)
         report = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations).report
         rows = scan_sealed(raw_generations)
-        refusals = [*report.refusals, *_without_origin(prompts, rows)]
+        refusals = [*report.refusals, *without_origin(prompts, rows)]
         if refusals:
             raise dg.Failure(
                 f"{partition.key} is refused as training data, nothing is written. " + " ".join(refusals),
@@ -77,17 +79,6 @@ def build(project: Project) -> dg.AssetsDefinition:
         )
 
     return training_samples
-
-
-def _without_origin(prompts: pl.LazyFrame, raw: pl.LazyFrame) -> list[str]:
-    """Why outputs cannot be traced to their conversation; empty if all can be. Train and eval are split by it."""
-    lost = raw.select("sample_id").join(prompts, on="sample_id", how="anti").collect()["sample_id"]
-    if lost.is_empty():
-        return []
-    return [
-        f"prompts: {len(lost):,} generated samples, first {lost[0]}, are no prompts of the source any more."
-        " Restore the source and materialize prompts again, or materialize everything of this partition anew."
-    ]
 
 
 def to_training_samples(prompts: pl.LazyFrame, raw: pl.LazyFrame, quarantined: frozenset[str]) -> pl.LazyFrame:

@@ -14,6 +14,7 @@ from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
 from eagle3_assets.cli.prompt import prompt
 from eagle3_assets.cli.replay import replay
+from eagle3_assets.cli.summary import summary
 from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
 
 app = typer.Typer(
@@ -30,7 +31,7 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (plan, materialize, replay, prompt, decode, audit, stats, datasets, ui, demo):
+for command in (plan, materialize, replay, prompt, decode, audit, stats, summary, datasets, ui, demo):
     app.command()(command)
 
 

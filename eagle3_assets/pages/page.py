@@ -1,26 +1,21 @@
 """The page of a partition: lengths, verdicts and chosen samples in one HTML file that needs nothing else.
 
-What belongs here: what the template is given, and the page's locks. Not here: gathering the data (``inspecting``), the
-samples' JSON (``samples``), geometry (``plots``).
+What belongs here: what the template is given. Not here: gathering the data (``inspecting``), the samples' JSON
+(``samples``), geometry (``plots``), templates and the page's locks (``rendering``).
 
 The page opens from disk, asks the network for nothing, and says so itself: its content security policy lets only its
 own script and its own style run, by their hashes. Model text reaches the document as text alone: through autoescaping
 here, through text nodes in the script.
 """
 
-import base64
-import hashlib
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from eagle3_assets.config import LengthBand
 from eagle3_assets.decoding import Decoder
 from eagle3_assets.inspecting import Inspection
 from eagle3_assets.pages.plots import Chart, chart
+from eagle3_assets.pages.rendering import environment, own_file, policy
 from eagle3_assets.pages.samples import samples_json
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.lengths import SECTIONS, length_verdict
@@ -43,7 +38,7 @@ def preview_page(inspection: Inspection, target: LoadedTarget) -> str:
         inspection: of the partition.
         target: that made it.
     """
-    style, script = _own_file("preview.css"), _own_file("preview.js")
+    style, script = own_file("preview.css"), own_file("preview.js")
     statistics = inspection.statistics.to_dicts()
     whole = [row for row in statistics if row["turn"] is None]
     dataset = inspection.partition.dataset
@@ -53,13 +48,13 @@ def preview_page(inspection: Inspection, target: LoadedTarget) -> str:
     )
     verdicts = sorted(report.verdicts, key=lambda verdict: _WORST_FIRST.index(verdict.status))
     return (
-        _environment()
+        environment()
         .get_template("preview.html.j2")
         .render(
             partition=inspection.partition.key,
             dataset=dataset.name,
             profile=target.profile.name,
-            policy=_policy(style, script),
+            policy=policy(style, script),
             style=style,
             script=script,
             data=data,
@@ -100,47 +95,3 @@ def _law(verdict: Verdict) -> Mapping[str, str]:
         "summary": visible(verdict.summary),
         "meaning": verdict.law.meaning,
     }
-
-
-def _policy(style: str, script: str) -> str:
-    return (
-        f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}';"
-        " base-uri 'none'; form-action 'none'"
-    )
-
-
-def _source_hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-@cache
-def _own_file(name: str) -> str:
-    return (files("eagle3_assets.pages") / name).read_text(encoding="utf-8")
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("eagle3_assets.pages", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["number"] = _number
-    environment.filters["percent"] = _percent
-    return environment
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
-
-
-def _percent(value: float | None) -> str:
-    """A share; what is not none at all is never written as 0%."""
-    if value is None:
-        return ""
-    return "< 1%" if 0 < value < 0.005 else f"{value:.0%}"

@@ -13,6 +13,9 @@ from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.tokens.lengths import Bin, merged
 
 BARS_IN_PLACE = 36
+_POINTS_IN_PLACE = 60
+LINE_COLOURS = ("royalblue", "orangered", "seagreen", "purple", "goldenrod", "teal", "crimson", "gray")
+"""Of the datasets' lines, by names that SVG and people know; then again from the first."""
 _WIDTH, _HEIGHT = 240, 60
 _COLOURS = {"median": "#c2410c", "p95": "#0f766e"}
 _DECADES_BEYOND = 1
@@ -103,6 +106,98 @@ def chart(row: Mapping[str, Any], band: LengthBand, width: float, height: float,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The lengths of one dataset as a line."""
+
+    name: str
+    samples: int
+    median: int
+    points: tuple[tuple[float, float], ...]
+    """From the left; both ends lie on the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Several histograms on one axis; lengths in SVG user units, the origin at the upper left."""
+
+    width: float
+    height: float
+    lines: tuple[Line, ...]
+    ticks: tuple[Mark, ...]
+    """Round numbers of tokens."""
+
+
+def overlay(
+    rows: Sequence[Mapping[str, Any]], width: float, height: float, *, most_points: int = 200
+) -> Overlay | None:
+    """Lays out the histograms of several datasets, each as the share of its outputs: how many there are plays no part.
+
+    Args:
+        rows: of ``contract.CORPUS_SUMMARY``, without the last.
+        width: of the chart.
+        height: of the chart; the highest line reaches it.
+        most_points: bins of each line are merged down to these.
+
+    Returns:
+        None where no dataset has an output.
+    """
+    counted = {row["dataset"]: merged(row["histogram"], most_points) for row in rows if row["samples"]}
+    if not counted:
+        return None
+    left = min(_position(bins[0]["low"]) for bins in counted.values())
+    right = max(_position(bins[-1]["high"]) for bins in counted.values())
+
+    def x(position: float) -> float:
+        return round((position - left) / (right - left) * width, 1)
+
+    # Bins of the lowest lengths and merged ones are wider than others: a share by width can be compared.
+    heights = {
+        name: [b["samples"] / (_position(b["high"]) - _position(b["low"])) for b in bins]
+        for name, bins in counted.items()
+    }
+    samples = {row["dataset"]: row["samples"] for row in rows}
+    most = max(high / samples[name] for name, highs in heights.items() for high in highs)
+    lines = []
+    for row in rows:
+        name = row["dataset"]
+        if name not in counted:
+            continue
+        bins = counted[name]
+        middles = [x((_position(b["low"]) + _position(b["high"])) / 2) for b in bins]
+        tops = [round(height - high / samples[name] / most * height, 1) for high in heights[name]]
+        ends = (x(_position(bins[0]["low"])), height), (x(_position(bins[-1]["high"])), height)
+        points = (ends[0], *zip(middles, tops, strict=True), ends[1])
+        lines.append(Line(name, row["samples"], row["median"], points))
+    ticks = tuple(Mark(f"{tokens:,}", tokens, x(_position(tokens))) for tokens in _round_numbers(left, right))
+    return Overlay(width, height, tuple(lines), ticks)
+
+
+def overlay_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The same as Markdown with an inline SVG picture; small, as :func:`histogram_markdown` says.
+
+    Args:
+        rows: of ``contract.CORPUS_SUMMARY``.
+    """
+    made = overlay(rows[:-1], _WIDTH, _HEIGHT, most_points=max(8, _POINTS_IN_PLACE // max(1, len(rows) - 1)))
+    if made is None:
+        return "no outputs"
+    paths = "".join(
+        f'<path d="M{" ".join(f"{x:.0f} {y:.0f}" for x, y in line.points)}" fill="none" stroke="{colour}"/>'
+        for line, colour in zip(made.lines, _cycled(len(made.lines)), strict=True)
+    )
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">{paths}</svg>'
+    said = ", ".join(
+        f"{colour} {line.name} (median {line.median:,})"
+        for line, colour in zip(made.lines, _cycled(len(made.lines)), strict=True)
+    )
+    return f"![lengths by dataset]({_data_url(svg)}) {said}; tokens on a log axis, share of each dataset's outputs"
+
+
+def _cycled(count: int) -> list[str]:
+    return [LINE_COLOURS[i % len(LINE_COLOURS)] for i in range(count)]
+
+
 def histogram_markdown(row: Mapping[str, Any], band: LengthBand) -> str:
     """A histogram as Markdown with an inline SVG picture, median, p95 and what is expected of them drawn in.
 
@@ -135,6 +230,10 @@ def _svg_url(made: Chart) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">'
         f'{shades}<path d="{outline}" fill="#7c83e8"/>{lines}</svg>'
     )
+    return _data_url(svg)
+
+
+def _data_url(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 

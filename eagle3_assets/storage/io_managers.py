@@ -10,18 +10,19 @@ import polars as pl
 from eagle3_assets.generation.errors import SealedError
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.storage.files import StorageError, scan_parquet, sealed_generations, write_parquet
-from eagle3_assets.storage.layout import Layout
+from eagle3_assets.storage.layout import WHOLE, Layout
 
 
 class ParquetIOManager(dg.IOManager):
-    """One parquet file per asset partition; frames go in, lazy frames come out."""
+    """One parquet file per asset partition, or per asset without partitions; frames go in, lazy frames come out."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame | pl.LazyFrame) -> None:
-        """Writes a partition, replacing what was there."""
-        path = self._layout.asset_file(context.asset_key.path[-1], context.asset_partition_key)
+        """Writes a file, replacing what was there."""
+        partition = context.asset_partition_key if context.has_asset_partitions else WHOLE
+        path = self._layout.asset_file(context.asset_key.path[-1], partition)
         try:
             write_parquet(obj, path)
         except StorageError as error:

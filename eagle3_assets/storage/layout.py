@@ -4,6 +4,7 @@ What belongs here: paths. Not here: reading or writing them.
 
     <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
     <root>/decoded_previews/<partition>.html        the page to look at, beside the parquet
+    <root>/corpus_summary/corpus.parquet, .html     the one asset that is of no partition, and its page
     <root>/prompts/<partition>.source.json          what the prompts were made of
     <root>/prompts/<partition>.refused.jsonl        every row of the source that made no prompt
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
@@ -18,6 +19,9 @@ from pathlib import Path
 from upath import UPath
 
 from eagle3_assets.files import local_path
+
+WHOLE = "corpus"
+"""Stands in the place of a partition where an asset is of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,10 @@ class Layout:
     def page(self, partition: str) -> UPath:
         """The page of a partition that a person opens."""
         return self.root / "decoded_previews" / f"{partition}.html"
+
+    def corpus_page(self) -> UPath:
+        """The page of all partitions together."""
+        return self.root / "corpus_summary" / f"{WHOLE}.html"
 
     def source_record(self, partition: str) -> UPath:
         """What a partition's prompts were made of."""

@@ -6,12 +6,14 @@ What belongs here: figures over columns of lengths. Not here: finding where reas
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.contract import LENGTH_STATISTICS
+from eagle3_assets.tokens.columns import Ints
 
 SHORT = 500
 """Outputs below this many tokens count as short."""
@@ -19,6 +21,7 @@ SHORT = 500
 SECTIONS = ("output", "reasoning", "answer")
 
 _QUANTILES = {"min": 0.0, "p05": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "max": 1.0}
+_SHOWN_QUANTILES = [(name, _QUANTILES[name]) for name in ("median", "p95")]
 _BINS_PER_DECADE = 20
 # The same edges for all data, so that histograms can be compared and added up.
 _EDGES = np.unique(
@@ -94,18 +97,59 @@ def _endings(facts: pl.DataFrame) -> dict[str, object]:
     }
 
 
+def length_counts(lengths: pl.Series) -> pl.DataFrame:
+    """How many outputs have each length: ``length`` and ``samples``, both Int64, ordered by length.
+
+    What stays small however many outputs there are, and can be added up without losing a quantile.
+
+    Args:
+        lengths: integers, none negative.
+    """
+    return added_counts([pl.DataFrame({"length": lengths.cast(pl.Int64)}).with_columns(samples=pl.lit(1, pl.Int64))])
+
+
+def added_counts(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The sum of several :func:`length_counts`, one at least."""
+    return pl.concat(parts).group_by("length").agg(pl.col("samples").sum()).sort("length")
+
+
+def counted_figures(counts: pl.DataFrame) -> dict[str, Any]:
+    """``samples``, ``tokens``, ``mean``, ``median``, ``p95``, ``share_under_500`` and ``histogram`` of counts.
+
+    The same figures that :func:`length_statistics` has; those that need an output are null without one.
+
+    Args:
+        counts: of :func:`length_counts`.
+    """
+    length, each = counts["length"].to_numpy(), counts["samples"].to_numpy()
+    samples, tokens = int(each.sum()), int((length * each).sum())
+    if not samples:
+        return {"samples": 0, "tokens": 0, "histogram": []}
+    up_to = np.cumsum(each)
+    return {
+        "samples": samples,
+        "tokens": tokens,
+        "mean": tokens / samples,
+        **{name: int(length[np.searchsorted(up_to, _rank(samples, q), "right")]) for name, q in _SHOWN_QUANTILES},
+        "share_under_500": int(each[length < SHORT].sum()) / samples,
+        "histogram": _binned(length, each),
+    }
+
+
 def histogram(lengths: pl.Series) -> list[Bin]:
     """Counts by length in bins about 12 % wide, from the shortest to the longest; empty if there are none.
 
     Args:
         lengths: integers, none negative.
     """
-    if lengths.is_empty():
-        return []
-    place = np.searchsorted(_EDGES, lengths.to_numpy(), side="right") - 1
+    return [] if lengths.is_empty() else _binned(lengths.to_numpy(), None)
+
+
+def _binned(lengths: Ints, weights: Ints | None) -> list[Bin]:
+    place = np.searchsorted(_EDGES, lengths, side="right") - 1
     place = np.minimum(place, len(_EDGES) - 2)
     first = int(place.min())
-    counts = np.bincount(place - first)
+    counts = np.bincount(place - first, weights)
     return [
         {"low": int(_EDGES[first + i]), "high": int(_EDGES[first + i + 1]), "samples": int(count)}
         for i, count in enumerate(counts)
@@ -188,7 +232,11 @@ def _expectations(band: LengthBand) -> tuple[tuple[str, str, Band | None, str], 
 
 def _quantile(ordered: pl.Series, q: float) -> float:
     """The shortest real length which at least this share of the outputs do not exceed (nearest rank)."""
-    return float(ordered[max(0, math.ceil(q * len(ordered) - 1e-9) - 1)])
+    return float(ordered[_rank(len(ordered), q)])
+
+
+def _rank(count: int, q: float) -> int:
+    return max(0, math.ceil(q * count - 1e-9) - 1)
 
 
 def _plain(value: object) -> object:

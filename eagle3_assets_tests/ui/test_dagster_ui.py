@@ -1,6 +1,5 @@
 """The Dagster UI as a person uses it: materialize, backfill, read checks, follow a red one to its sample."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -17,13 +16,13 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from eagle3_assets.partitions import shard_of
 from eagle3_assets_tests.conftest import demo_rows, write_project
 from eagle3_assets_tests.served import served
+from eagle3_assets_tests.ui.pictures import picture
 
 pytestmark = pytest.mark.ui
 
 SIZE: ViewportSize = {"width": 1440, "height": 1000}
 IN_TIME_MS = 180_000
 """More than two runs of the embedded engine take on a busy machine."""
-PICTURES = "EAGLE3_PICTURES"
 OURS = re.compile(r"http://127\.0\.0\.1:|data:|blob:")
 SHARDS = ("calls-00of02", "calls-01of02")
 
@@ -77,12 +76,6 @@ def pick(page: Page, typed: str, partitions: int) -> None:
     page.get_by_text("Launch runs to materialize").click()  # closes the list
 
 
-def picture(page: Page, name: str) -> None:
-    """A picture for the docs, where the variable says to which folder."""
-    if folder := os.environ.get(PICTURES):
-        page.screenshot(path=Path(folder) / f"{name}.png")
-
-
 def launch(page: Page, button: str) -> None:
     """Launches, and waits until the server has heard of it."""
     page.get_by_role("button", name=button).click()
@@ -119,6 +112,31 @@ def backfilled(site: Site, browser: Browser) -> Site:
     expect(page.get_by_text("Materialized (2)")).to_be_visible(timeout=IN_TIME_MS)
     page.close()
     return site
+
+
+def test_the_corpus_is_summed_up_from_its_page(backfilled: Site, browser: Browser, page: Page) -> None:
+    backfilled.open(page, "/assets/corpus_summary")
+    expect(page.get_by_text("All partitions together")).to_be_visible()
+    page.get_by_role("button", name="Materialize").first.click()
+    plot = page.get_by_role("img", name="lengths by dataset")
+    expect(plot.first).to_be_visible(timeout=IN_TIME_MS)
+    expect(page.get_by_text("2 of 2 partitions count: 12 samples").first).to_be_visible()
+    assert plot.first.evaluate("image => image.complete && image.naturalWidth") > 100
+
+    opened = browser.new_page(viewport=SIZE)
+    complaints: list[str] = []
+    file = backfilled.folder / "data" / "corpus_summary" / "corpus.html"
+    opened.on("console", lambda said: complaints.append(said.text))
+    opened.on("request", lambda asked: complaints.append(asked.url) if asked.url != file.as_uri() else None)
+    opened.goto(file.as_uri())
+    expect(opened.get_by_text("2 of 2 partitions count: 12 samples")).to_be_visible()
+    assert opened.locator("tr[data-partition]").evaluate_all("rows => rows.map(r => r.dataset.state)") == [
+        "complete",
+        "complete",
+    ]
+    assert opened.locator("polyline[data-dataset=calls]").evaluate("line => line.getTotalLength()") > 100
+    assert complaints == []
+    opened.close()
 
 
 def test_previews_are_read_in_place(backfilled: Site, page: Page) -> None:

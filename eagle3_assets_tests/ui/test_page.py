@@ -3,13 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
+from eagle3_assets.pages.corpus import corpus_page
 from eagle3_assets.pages.page import preview_page
 from eagle3_assets.tokens.safe_text import visible
-from eagle3_assets_tests.pages import hostile
+from eagle3_assets_tests.pages import corpora, hostile
+from eagle3_assets_tests.ui.pictures import picture
 
 pytestmark = pytest.mark.ui
 
@@ -41,6 +44,26 @@ def page(browser: Browser, file: Path, request: pytest.FixtureRequest) -> Iterat
     assert opened.evaluate("window.ran") is None
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_the_corpus(browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]) -> None:
+    file = tmp_path / "corpus.html"
+    file.write_text(corpus_page(corpora.corpus()), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("request", lambda asked: complaints.append(asked.url) if asked.url != file.as_uri() else None)
+    opened.goto(file.as_uri())
+    colours = opened.locator("polyline").evaluate_all("lines => lines.map(l => getComputedStyle(l).stroke)")
+    assert len(set(colours)) == 3
+    assert opened.locator("tr[data-state=refused]").inner_text().endswith("3 of 8,012 samples break it (0.04%).")
+    if scheme == "light":
+        picture(opened, "corpus")
+    opened.set_viewport_size({"width": 390, "height": 844})
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    assert complaints == []
+    opened.close()
 
 
 def sample(page: Page, name: str) -> Locator:

@@ -1,0 +1,245 @@
+"""The corpus summed up: what counts is what training_samples takes, and everything else is named."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from eagle3_assets.build import build_defs
+from eagle3_assets.cli import app
+from eagle3_assets.config import load_config
+from eagle3_assets.contract import CORPUS_SUMMARY
+from eagle3_assets.jobs import CORPUS_JOB, PARTITION_JOB
+from eagle3_assets.pages.corpus import corpus_page
+from eagle3_assets.pages.plots import overlay_markdown
+from eagle3_assets.project import Project
+from eagle3_assets.running import HOME_VARIABLE
+from eagle3_assets.storage.files import sealed_generations, write_parquet
+from eagle3_assets.storage.layout import WHOLE
+from eagle3_assets.summary import partition_states, summarize, summary_verdict
+from eagle3_assets.target import load_target
+from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
+from eagle3_assets_tests.conftest import demo_rows, write_jsonl, write_project
+from eagle3_assets_tests.pages.corpora import row
+from eagle3_assets_tests.pages.test_page import Elements
+
+SHARDS = ("calls-00of02", "calls-01of02")
+
+
+def two_datasets(folder: Path, **changed: Any) -> Project:
+    """A dataset of two shards, and one whose prompts are another's."""
+    write_jsonl(folder / "talk.jsonl", demo_rows("chat", 3))
+    sampling = {"max_new_tokens": 160, "temperature": 0.0, **changed}
+    datasets = [
+        {"name": "calls", "source": "prompts.jsonl", "shards": 2, "sampling": sampling},
+        {"name": "talk", "source": "talk.jsonl", "sampling": {**sampling, "temperature": 0.0}},
+    ]
+    return write_project(folder, demo_rows("function_calling", 6), datasets=datasets)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where both shards of one dataset are made, and only the trial of the other."""
+    folder = tmp_path_factory.mktemp("corpus")
+    project = two_datasets(folder)
+    (folder / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
+        job = build_defs(project).resolve_job_def(PARTITION_JOB)
+        chain = {dg.AssetKey(name) for name in ("prompts", "tokenized_prompts", "raw_generations", "training_samples")}
+        quick = job.get_subset(asset_selection=chain, asset_check_selection=set())
+        for key in (*SHARDS, "talk-trial"):
+            quick.execute_in_process(instance=instance, partition_key=key)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy of it to be changed."""
+    return shutil.copytree(made, tmp_path / "copy")
+
+
+def summed(project: Project, tokens_per_s: float | None = None) -> pl.DataFrame:
+    summary = summarize(project, load_target(project.config.target), tokens_per_s)
+    assert summary.schema == CORPUS_SUMMARY
+    return summary
+
+
+def training(project: Project, *keys: str) -> pl.DataFrame:
+    return pl.concat(pl.read_parquet(str(project.layout.asset_file("training_samples", key))) for key in keys)
+
+
+def why(summary: pl.DataFrame, partition: str) -> str:
+    [entry] = [p for p in summary.row(-1, named=True)["partitions"] if p["partition"] == partition]
+    return "; ".join(entry["why"])
+
+
+def test_what_counts_is_what_training_samples_takes(made: Path) -> None:
+    project = Project(load_config(made / "eagle3.yaml"))
+    summary = summed(project, tokens_per_s=10.0)
+    assert summary["dataset"].to_list() == ["calls", "talk", None]
+    calls, talk, whole = summary.to_dicts()
+    samples = training(project, *SHARDS)
+    lengths = samples["loss_mask"].list.sum().cast(pl.Int32)
+    assert (calls["samples"], calls["tokens"]) == (len(samples), lengths.sum())
+    figures = length_figures(lengths)
+    assert {name: calls[name] for name in figures} == figures
+    assert 0 < calls["reasoning_share"] < 1
+    assert calls["drift_samples"] == 6
+    assert calls["to_generate"] == 0
+    # The trial counts nowhere, and yet tells how long outputs will be.
+    tried = training(project, "talk-trial")["loss_mask"].list.sum()
+    assert (talk["samples"], talk["median"], talk["to_generate"]) == (0, None, 3)
+    assert talk["projected_tokens"] == round(3 * tried.mean())  # type: ignore[operator,arg-type] # there is a mean
+    assert talk["seconds_left"] == talk["projected_tokens"] / 10.0
+    assert whole["samples"] == len(samples)
+    assert whole["projected_samples"] == 9
+    assert whole["projected_tokens"] == calls["tokens"] + talk["projected_tokens"]
+    assert partition_states(whole) == {"complete": list(SHARDS), "missing": ["talk"], "trial": ["talk-trial"]}
+    said = summary_verdict(summary)
+    assert said.startswith(f"2 of 3 partitions count: 6 samples, {lengths.sum()} output tokens; 1 missing, 1 trial; ")
+    assert "3 prompts left to generate (" in said
+
+
+def harm(project: Project, key: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    sealed = sealed_generations(project.layout, key)
+    write_parquet(change(pl.read_parquet(str(sealed.path))), sealed.path)
+
+
+def test_a_partition_that_a_law_refuses_does_not_count_whatever_was_said_before(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    harm(project, SHARDS[0], lambda rows: rows.with_columns(output_ids=pl.col("output_ids").list.reverse()))
+    summary = summed(project)
+    assert partition_states(summary.row(-1, named=True))["refused"] == [SHARDS[0]]
+    assert "stored_as_captured" in why(summary, SHARDS[0])
+    assert summary["samples"][0] == len(training(project, SHARDS[1]))
+    page = corpus_page(summary)
+    assert "stored_as_captured" in page
+    assert "not counted" in page
+
+
+def test_what_is_stale_is_named_with_what_has_changed(folder: Path) -> None:
+    project = two_datasets(folder, temperature=0.5)
+    summary = summed(project)
+    calls = summary.row(0, named=True)
+    assert partition_states(calls) == {"stale": list(SHARDS)}
+    assert "made with other settings: sampling.temperature: 0.0 -> 0.5" in why(summary, SHARDS[0])
+    # It counts, as the trainers would get it; with the settings now, all of it is still to come.
+    assert (calls["samples"], calls["to_generate"], calls["projected_samples"]) == (6, 6, 6)
+
+    project = two_datasets(folder)
+    write_jsonl(folder / "prompts.jsonl", demo_rows("function_calling", 8))
+    summary = summed(project)
+    assert "the source has changed since they were stored" in why(summary, SHARDS[0]) + why(summary, SHARDS[1])
+    assert summary["to_generate"][0] == 2
+
+
+def test_one_source_or_file_that_cannot_be_read_does_not_hide_the_others(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    (folder / "talk.jsonl").unlink()
+    Path(str(project.layout.asset_file("tokenized_prompts", SHARDS[1]))).unlink()
+    project.layout.generations("old-00of02").mkdir()
+    summary = summed(project)
+    assert partition_states(summary.row(-1, named=True)) == {
+        "complete": [SHARDS[0]],
+        "unreadable": [SHARDS[1]],
+        "missing": ["talk"],
+        "trial": ["talk-trial"],
+        "orphaned": ["old-00of02"],
+    }
+    assert "materialize tokenized_prompts of this partition first" in why(summary, SHARDS[1])
+    assert summary["to_generate"].to_list()[1:] == [None, None]
+    assert "what is left to generate is unknown" in summary_verdict(summary)
+    (folder / "prompts.jsonl").unlink()
+    summary = summed(project)
+    assert partition_states(summary.row(0, named=True)) == {"unknown": [SHARDS[0]], "unreadable": [SHARDS[1]]}
+    assert "prompts.jsonl" in why(summary, SHARDS[0])
+
+
+def test_the_asset_has_a_job_of_its_own_and_no_part_in_a_partitions_run(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    defs = build_defs(project)
+    assert dg.AssetKey("corpus_summary") not in defs.resolve_job_def(PARTITION_JOB).asset_layer.executable_asset_keys
+    with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
+        # As --select '*' --partition X does it.
+        asset = defs.resolve_assets_def("corpus_summary")
+        result = dg.materialize([asset], instance=instance, tags={"dagster/partition": SHARDS[0]})
+        assert result.success
+        assert result.get_asset_materialization_events() == []
+        assert not project.layout.corpus_page().exists()
+
+        result = defs.resolve_job_def(CORPUS_JOB).execute_in_process(instance=instance)
+    [event] = result.get_asset_materialization_events()
+    metadata = event.materialization.metadata
+    assert list(metadata)[:2] == ["verdict", "lengths"]
+    stored = pl.read_parquet(str(project.layout.asset_file("corpus_summary", WHOLE)))
+    assert stored.schema == CORPUS_SUMMARY
+    # The run that made the shards has measured how fast that is.
+    assert stored["seconds_left"][1] > 0
+    assert metadata["page"].value == str(project.layout.corpus_page())
+    assert project.layout.corpus_page().read_text(encoding="utf-8") == corpus_page(stored)
+    assert len(str(metadata["lengths"].value)) < 1_000  # so that the UI shows it in place
+
+
+def test_the_terminal_says_the_same(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "none"))
+    config = ["--config", str(folder / "eagle3.yaml")]
+    result = CliRunner().invoke(app, ["summary", *config])
+    assert result.exit_code == 0, result.output
+    assert "missing, not counted: talk" in result.stdout
+    assert "trial, not counted: talk-trial" in result.stdout
+    result = CliRunner().invoke(app, ["summary", "--json", *config])
+    summary = summed(Project(load_config(folder / "eagle3.yaml")))
+    assert [json.loads(line) for line in result.stdout.splitlines()] == summary.to_dicts()
+    result = CliRunner().invoke(app, ["summary", "--html", str(tmp_path / "corpus.html"), *config])
+    assert (tmp_path / "corpus.html").read_text(encoding="utf-8") == corpus_page(summary)
+    assert not (tmp_path / "none").exists()
+
+    project = Project(load_config(folder / "eagle3.yaml"))
+    harm(project, SHARDS[0], lambda rows: rows.with_columns(output_ids=pl.col("output_ids").list.reverse()))
+    result = CliRunner().invoke(app, ["summary", *config])
+    assert result.exit_code == 1
+    assert f"refused {SHARDS[0]}: " in result.stdout
+    assert "stored_as_captured: 3 of 3 samples break it" in " ".join(result.stdout.split())
+
+
+def test_what_others_wrote_makes_no_element_of_the_page() -> None:
+    hostile = "<script>window.ran = 1</script> \x1b[31m\u202e"
+    partition = {"partition": "a", "state": "refused", "samples": 0, "tokens": 0, "why": [hostile]}
+    rows = [row(dataset="a"), row(dataset="b", lengths=[]), row(dataset=None, partitions=[partition])]
+    page = corpus_page(pl.DataFrame(rows, schema=CORPUS_SUMMARY))
+    parsed = Elements()
+    parsed.feed(page)
+    assert "script" not in {tag for tag, _ in parsed.elements}
+    assert "&lt;script&gt;window.ran = 1&lt;/script&gt; &lt;U+001B&gt;[31m&lt;U+202E&gt;" in page
+    [policy] = [a["content"] for _, a in parsed.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy and "script-src 'none'" in policy
+    # A dataset without outputs has no line.
+    assert [a["data-dataset"] for tag, a in parsed.elements if tag == "polyline"] == ["a"]
+
+
+def test_many_datasets_and_none_have_a_picture() -> None:
+    assert overlay_markdown([row(dataset=str(n)) for n in range(20)] + [row()]).count("royalblue") == 3
+    assert overlay_markdown([row(lengths=[]), row(lengths=[])]) == "no outputs"
+    one = [row(dataset="one", lengths=[7]), row(lengths=[7])]
+    assert "data:image/svg+xml" in overlay_markdown(one)
+
+
+@given(st.lists(st.lists(st.integers(0, 300_000), max_size=30), min_size=1, max_size=4))
+def test_figures_of_added_counts_are_those_of_all_lengths_together(parts: list[list[int]]) -> None:
+    figures = counted_figures(added_counts([length_counts(pl.Series(part, dtype=pl.Int32)) for part in parts]))
+    lengths = [n for part in parts for n in part]
+    facts = pl.DataFrame(
+        {"turn": None, "output": lengths, "reasoning": lengths, "answer": lengths, "finish_type": "stop"},
+        schema_overrides={"turn": pl.Int32, "output": pl.Int32, "reasoning": pl.Int32, "answer": pl.Int32},
+    ).with_columns(cut_off=pl.lit(False), tool_call=pl.lit(False), tool_calls=pl.lit(0))
+    expected = length_statistics(facts).row(0, named=True)
+    for name, value in figures.items():
+        assert value == (pytest.approx(expected[name]) if name == "mean" else expected[name]), name
