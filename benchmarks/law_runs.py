@@ -80,7 +80,8 @@ def demo_target() -> Target:
     pool = np.array([i for ids in encoded for i in ids], np.int32)
 
     def words(random: np.random.Generator, rows: int, tokens: int) -> Matrix:
-        return pool[random.integers(0, len(pool) - tokens, rows)[:, None] + np.arange(tokens)]
+        taken: Matrix = pool[random.integers(0, len(pool) - tokens, rows)[:, None] + np.arange(tokens)]
+        return taken
 
     def ids(text: str) -> tuple[int, ...]:
         return tuple(tokenizer.encode(text, add_special_tokens=False))
@@ -104,8 +105,11 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
     """
     random = np.random.default_rng(0)
     profile, tools = target.profile, target.profile.tools
+    end = profile.reasoning_end
     if tools is None or tools.section_begin is None or tools.section_end is None or tools.argument_begin is None:
         raise ValueError(f"the profile {profile.name} has no sections of tool calls")
+    if end is None:
+        raise ValueError(f"the profile {profile.name} has no end of reasoning")
     stop, suffix = max(profile.stop_ids), profile.suffixes["thinking"]
     call = (tools.section_begin, tools.call_begin, *target.head, tools.argument_begin, *target.arguments)
     call += (tools.call_end, tools.section_end)
@@ -127,7 +131,7 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
         prompts[:, : len(target.opening)] = target.opening
         prompts[:, -len(suffix) - 1 :] = (turn_end, *suffix)
         outputs = target.words(random, len(names), output_tokens)
-        outputs[:, output_tokens // 2], outputs[:, -1] = profile.reasoning_end, stop
+        outputs[:, output_tokens // 2], outputs[:, -1] = end, stop
         outputs[::2, -len(call) - 1 : -1] = call
         texts = [
             target.text(ids.tolist()) if target.text and name in drawn else None
