@@ -8,6 +8,7 @@ from eagle3_assets.assets import (
     prompts,
     raw_generations,
     tokenized_prompts,
+    training_export,
     training_samples,
 )
 from eagle3_assets.checks import laws, replay, sources
@@ -16,7 +17,15 @@ from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.storage.io_managers import GenerationsIOManager, ParquetIOManager
 
-ASSETS = (prompts, tokenized_prompts, raw_generations, decoded_previews, length_statistics, training_samples)
+ASSETS = (
+    prompts,
+    tokenized_prompts,
+    raw_generations,
+    decoded_previews,
+    length_statistics,
+    training_samples,
+    training_export,
+)
 
 
 def build_defs(project: Project, *, listener: ProgressListener | None = None) -> dg.Definitions:

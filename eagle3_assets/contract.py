@@ -122,6 +122,23 @@ TRAINING_SAMPLES = _schema(
     }
 )
 
+TRAINING_EXPORT = _schema(
+    {
+        "sample_id": pl.String,
+        "conversation_id": pl.String,
+        "fate": pl.String,
+        "reason": pl.String,
+        "file": pl.String,
+        "row": pl.Int32,
+        "sample_tokens": pl.Int32,
+        "trained_tokens": pl.Int32,
+        "masked_tail": pl.Int32,
+        "finish_type": pl.String,
+        "ids_sha256": pl.String,
+    }
+)
+"""The index of an export: a row for each prompt, exported or not."""
+
 SCHEMAS: dict[str, pl.Schema] = {
     "prompts": PROMPTS,
     "tokenized_prompts": TOKENIZED_PROMPTS,
@@ -129,6 +146,7 @@ SCHEMAS: dict[str, pl.Schema] = {
     "decoded_previews": DECODED_PREVIEWS,
     "length_statistics": LENGTH_STATISTICS,
     "training_samples": TRAINING_SAMPLES,
+    "training_export": TRAINING_EXPORT,
 }
 """The columns of each asset."""
 
@@ -191,5 +209,11 @@ COLUMN_MEANINGS: dict[str, str] = {
     "input_ids": "prompt ids followed by output ids",
     "loss_mask": "0 for each prompt id, 1 for each output id; unshifted",
     "metadata": "where the sample comes from, JSON",
+    "fate": "where the prompt ended; docs/export.md lists the fates",
+    "file": "exported: the file, relative to the export; null otherwise",
+    "row": "exported: 0-based row in that file",
+    "sample_tokens": "number of input ids; null without an output",
+    "trained_tokens": "ones in the loss mask, as exported",
+    "masked_tail": "output ids at the end that the loss was taken off, because the cap ended the output",
 }
 """What each column holds, shown in the Dagster UI's column schema."""

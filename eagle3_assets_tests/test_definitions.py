@@ -23,6 +23,7 @@ GRAPH = {
     "decoded_previews": {"tokenized_prompts", "raw_generations"},
     "length_statistics": {"raw_generations"},
     "training_samples": {"prompts", "tokenized_prompts", "raw_generations"},
+    "training_export": {"prompts", "tokenized_prompts", "raw_generations", "training_samples"},
 }
 
 

@@ -10,6 +10,7 @@ import typer
 
 from eagle3_assets.cli.audit import audit
 from eagle3_assets.cli.decode import decode
+from eagle3_assets.cli.export import export, verify
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
 from eagle3_assets.cli.replay import replay
@@ -29,7 +30,7 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (plan, materialize, replay, decode, audit, stats, datasets, ui, demo):
+for command in (plan, materialize, replay, export, verify, decode, audit, stats, datasets, ui, demo):
     app.command()(command)
 
 
