@@ -15,6 +15,7 @@ from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
 from eagle3_assets.cli.replay import replay
 from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
+from eagle3_assets.cli.whereabouts import whereabouts
 
 app = typer.Typer(
     cls=Commands,
@@ -30,7 +31,7 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (plan, materialize, replay, export, verify, decode, audit, stats, datasets, ui, demo):
+for command in (plan, materialize, replay, export, verify, whereabouts, decode, audit, stats, datasets, ui, demo):
     app.command()(command)
 
 

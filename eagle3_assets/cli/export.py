@@ -46,7 +46,8 @@ def export(
 
     What is not given is the config's section `export`. An interrupted export goes on where it ended.
 
-    Exit code 0: the export is whole. 1: it is, and has no rows. 2: nothing, or not all, could be exported; the text says why.
+    Exit code 0: the export is whole. 1: it is, and has no rows. 2: nothing, or not all, could be exported; the text
+    says why.
     """
     from upath import UPath
 

@@ -26,6 +26,9 @@ FATES = {
 }
 """Where a prompt can end, and what that means. Each ends in exactly one."""
 
+DECIDED = (TRAIN, EVAL, "too_long", "cut_off", "nothing_to_learn")
+"""The fates that the export itself decides."""
+
 SHARD_TOKENS = 16 << 20
 """Most input ids in a file, one row aside: a file is made in memory."""
 
