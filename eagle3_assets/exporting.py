@@ -174,12 +174,13 @@ class _Work:
 
     def beside(self) -> Iterator[Hashed]:
         """Writes what the format needs beside its data."""
-        for split in SPLITS:
-            files = [file for file in self.files if file.split == split]
+        in_order = sorted(self.files, key=lambda file: SPLITS.index(file.split))
+        for folder in ("", *(f"{split}/" for split in SPLITS)):
+            files = [file for file in in_order if file.path.startswith(folder)]
             key = digest([file.sha256 for file in files])
             if files:
-                for name, text in self.form.beside([Path(file.path).name for file in files], key).items():
-                    yield self.into.add_text(f"{split}/{name}", text)
+                for name, text in self.form.beside([file.path.removeprefix(folder) for file in files], key).items():
+                    yield self.into.add_text(folder + name, text)
 
     def _planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
         """The files to be, in order, each with a hash of all that goes into it."""

@@ -69,6 +69,10 @@ def _body(manifest: Manifest) -> Iterator[str]:
     yield f"rows = {form.loading.format(split='train')}"
     yield "```"
     yield ""
+    if manifest.format == "speculators" and manifest.train_ratio is not None:
+        yield "speculators takes its validation rows from the end: this directory as a whole is a dataset too, with"
+        yield f"`eval` after `train`, and `--train-data-ratio {manifest.train_ratio}` parts it between them."
+        yield ""
     yield "`eagle3-assets verify DIR` checks a copy of this directory: hashes, laws, and where every prompt went."
     yield ""
     yield "## Where the prompts went"

@@ -59,7 +59,8 @@ class Format:
     """As ``ReadBack``; None where the ids are lost."""
     texts: bool = False
     beside: Callable[[Sequence[str], str], dict[str, str]] = _nothing
-    """What lies beside the files of one split, by name, given their names and a key of their content."""
+    """What a reader needs beside some files, by name, given their paths from there and a key of their content. It is
+    written for each side of the split, and for both together, what to train on first."""
     masks: bool = True
     """Whether a loss mask other than prompt and output can be written."""
 
@@ -182,8 +183,8 @@ FORMATS: dict[str, Format] = {
         Format(
             "speculators",
             ".arrow",
-            "an Arrow dataset on disk for each side of the split: `input_ids`, `loss_mask`, `seq_len`, all int64;"
-            " speculators' `ArrowDataset` opens it",
+            "an Arrow dataset on disk for each side of the split, and one of both: `input_ids`, `loss_mask`, `seq_len`,"
+            " all int64; speculators' `ArrowDataset` opens it",
             'load_from_disk("{split}")',
             False,
             _write_arrow,

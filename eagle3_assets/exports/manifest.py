@@ -17,7 +17,7 @@ from upath import UPath
 from eagle3_assets.config import Export
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.laws import LawFigures
-from eagle3_assets.exports.selection import SPLITS
+from eagle3_assets.exports.selection import EVAL, SPLITS, TRAIN
 from eagle3_assets.identity import digest
 
 MANIFEST, CARD = "manifest.json", "README.md"
@@ -120,6 +120,18 @@ class Manifest(_Record):
         """Where the prompts of all partitions ended."""
         names = dict.fromkeys(name for one in self.partitions for name in one.fates)
         return {name: sum(one.fates.get(name, 0) for one in self.partitions) for name in names}
+
+    @property
+    def train_ratio(self) -> float | None:
+        """The share of rows to train on, with as few digits as tell them from those held out by their number alone.
+
+        For a trainer that splits by position. None where nothing is on one side.
+        """
+        train, rows = self.rows(TRAIN), self.rows(TRAIN) + self.rows(EVAL)
+        if train in (0, rows):
+            return None
+        ratios = (round((train + 0.5) / rows, digits) for digits in range(1, 17))
+        return next(ratio for ratio in ratios if int(rows * ratio) == train and 0 < ratio < 1)
 
     def lengths(self, split: str) -> list[tuple[str, Lengths]]:
         """Partition and lengths, of one side of the split."""

@@ -136,8 +136,8 @@ class ExportDirectory:
         ours = {file.path for file in (*manifest.files, *manifest.beside)}
         ours |= {one.index.path for one in manifest.partitions}
         with self._writing():
-            for path in self._listed() - ours:
-                (self.place / path).unlink()
+            for path in (self._listed() | self._others) - ours:
+                (self.place / path).unlink(missing_ok=True)
             write_text(self.place / CARD, card)
             write_text(self.place / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
             (self.place / UNFINISHED).unlink(missing_ok=True)

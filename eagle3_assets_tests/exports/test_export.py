@@ -144,13 +144,17 @@ def test_an_export_that_was_ended_goes_on_and_keeps_what_is_whole(made: Made, tm
 
 def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: Made, tmp_path: Path) -> None:
     made.export(tmp_path, shard_rows=2)
-    made.export(tmp_path, format="speculators")
+    manifest = made.export(tmp_path, format="speculators")
+    assert f"--train-data-ratio {manifest.train_ratio}`" in (tmp_path / "README.md").read_text(encoding="utf-8")
     assert sorted(path.name for path in (tmp_path / "train").iterdir()) == [
         "d-00000.arrow",
         "dataset_info.json",
         "state.json",
     ]
     assert verify(UPath(tmp_path)).faults == ()
+    made.export(tmp_path, format="parquet")
+    assert verify(UPath(tmp_path)).faults == ()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "eval", "index", "manifest.json", "train"]
 
 
 def test_a_place_with_other_files_is_left_alone(made: Made, tmp_path: Path) -> None:
