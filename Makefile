@@ -7,7 +7,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
-.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-ui bench ui lint types imports clean
+.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui bench ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -35,6 +35,10 @@ test-tokenizers: $(READY) ## Runs the tests on real targets' tokenizers and real
 test-sglang: $(READY) ## Runs the tests against a real SGLang server, on the CPU (2.7 GB the first time).
 	PYTHON=$(PYTHON) scripts/sglang-cpu/make-env
 	$(BIN)/python -m pytest -m sglang -s eagle3_assets_tests/real_sglang
+
+test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the first time).
+	PYTHON=$(PYTHON) scripts/trainers/make-env
+	$(BIN)/python -m pytest -m trainers eagle3_assets_tests/real_trainers
 
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui

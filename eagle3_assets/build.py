@@ -9,6 +9,7 @@ from eagle3_assets.assets import (
     prompts,
     raw_generations,
     tokenized_prompts,
+    training_export,
     training_samples,
 )
 from eagle3_assets.automation import carry_on
@@ -25,6 +26,7 @@ ASSETS = (
     decoded_previews,
     length_statistics,
     training_samples,
+    training_export,
     corpus_summary,
 )
 

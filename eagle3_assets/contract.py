@@ -159,6 +159,23 @@ CORPUS_SUMMARY = _schema(
     }
 )
 
+TRAINING_EXPORT = _schema(
+    {
+        "sample_id": pl.String,
+        "conversation_id": pl.String,
+        "fate": pl.String,
+        "reason": pl.String,
+        "file": pl.String,
+        "row": pl.Int32,
+        "sample_tokens": pl.Int32,
+        "trained_tokens": pl.Int32,
+        "masked_tail": pl.Int32,
+        "finish_type": pl.String,
+        "ids_sha256": pl.String,
+    }
+)
+"""The index of an export: a row for each prompt, exported or not."""
+
 SCHEMAS: dict[str, pl.Schema] = {
     "prompts": PROMPTS,
     "tokenized_prompts": TOKENIZED_PROMPTS,
@@ -167,6 +184,7 @@ SCHEMAS: dict[str, pl.Schema] = {
     "length_statistics": LENGTH_STATISTICS,
     "training_samples": TRAINING_SAMPLES,
     "corpus_summary": CORPUS_SUMMARY,
+    "training_export": TRAINING_EXPORT,
 }
 """The columns of each asset."""
 
@@ -243,5 +261,11 @@ COLUMN_MEANINGS: dict[str, str] = {
     "input_ids": "prompt ids followed by output ids",
     "loss_mask": "0 for each prompt id, 1 for each output id; unshifted",
     "metadata": "where the sample comes from, JSON",
+    "fate": "where the prompt ended; docs/export.md lists the fates",
+    "file": "exported: the file, relative to the export; null otherwise",
+    "row": "exported: 0-based row in that file",
+    "sample_tokens": "number of input ids; null without an output",
+    "trained_tokens": "ones in the loss mask, as exported",
+    "masked_tail": "output ids at the end that the loss was taken off, because the cap ended the output",
 }
 """What each column holds, shown in the Dagster UI's column schema."""

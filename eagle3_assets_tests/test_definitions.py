@@ -24,6 +24,7 @@ GRAPH = {
     "length_statistics": {"raw_generations"},
     "training_samples": {"prompts", "tokenized_prompts", "raw_generations"},
     "corpus_summary": {"prompts", "tokenized_prompts", "raw_generations"},
+    "training_export": {"prompts", "tokenized_prompts", "raw_generations", "training_samples"},
 }
 
 

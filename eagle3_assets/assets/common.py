@@ -13,6 +13,7 @@ import polars as pl
 
 from eagle3_assets.contract import COLUMN_MEANINGS
 from eagle3_assets.engines.base import EngineError
+from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.generation.errors import GenerationError
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
@@ -20,8 +21,17 @@ from eagle3_assets.storage.files import StorageError
 from eagle3_assets.target import TargetError
 from eagle3_assets.tokens.reasons import reason_kinds
 from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.training import RefusedPartitionError
 
-ERRORS_FOR_PEOPLE = (EngineError, GenerationError, PromptSourceError, StorageError, TargetError)
+ERRORS_FOR_PEOPLE = (
+    EngineError,
+    ExportError,
+    GenerationError,
+    PromptSourceError,
+    RefusedPartitionError,
+    StorageError,
+    TargetError,
+)
 """Errors whose text already says what is wrong, where and what to do."""
 
 

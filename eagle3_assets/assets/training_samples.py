@@ -13,10 +13,10 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.automation import GOOD
 from eagle3_assets.contract import TRAINING_SAMPLES
-from eagle3_assets.generation.sealed import Sealed, scan_sealed
-from eagle3_assets.judging import judge_raw, without_origin
+from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
+from eagle3_assets.training import Stored, judge_for_training, to_training_samples
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -32,7 +32,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"polars", "parquet"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="1",
+        code_version="2",
         automation_condition=GOOD,
         metadata=column_schema(TRAINING_SAMPLES),
     )
@@ -45,14 +45,9 @@ def build(project: Project) -> dg.AssetsDefinition:
         target: TargetResource,
     ) -> dg.MaterializeResult[pl.LazyFrame]:
         partition = project.partition(context.partition_key)
-        report = judge_raw(project, partition, target.load(), tokenized_prompts, raw_generations).report
-        rows = scan_sealed(raw_generations)
-        refusals = [*report.refusals, *without_origin(prompts, rows)]
-        if refusals:
-            raise dg.Failure(
-                f"{partition.key} is refused as training data, nothing is written. " + " ".join(refusals),
-                allow_retries=False,
-            )
+        stored = Stored(prompts, tokenized_prompts, raw_generations)
+        report = judge_for_training(project, partition, target.load(), stored)
+        rows = stored.raw
         samples = to_training_samples(prompts, rows, report.quarantined)
         facts = samples.select(
             "id", tokens=pl.col("loss_mask").list.len(), trained=pl.col("loss_mask").list.sum()
@@ -79,32 +74,3 @@ def build(project: Project) -> dg.AssetsDefinition:
         )
 
     return training_samples
-
-
-def to_training_samples(prompts: pl.LazyFrame, raw: pl.LazyFrame, quarantined: frozenset[str]) -> pl.LazyFrame:
-    """Generated rows which are not quarantined, as the trainers take them.
-
-    Args:
-        prompts: ``contract.PROMPTS``.
-        raw: ``contract.RAW_GENERATIONS``.
-        quarantined: ids of the samples to leave out.
-
-    Returns:
-        ``contract.TRAINING_SAMPLES`` in the order of ``raw``. ``loss_mask`` has a 0 for each prompt id and a 1 for each
-        output id, the stop token among them; it is not shifted.
-    """
-    origin = prompts.select("sample_id", "conversation_id", "turn", "sample_index", "source", "source_row")
-    zeros = pl.lit(0, pl.UInt8).repeat_by(pl.col("prompt_ids").list.len())
-    ones = pl.lit(1, pl.UInt8).repeat_by(pl.col("output_ids").list.len())
-    facts = ("turn", "sample_index", "source", "source_row", "finish_type", "identity", "request_key")
-    return (
-        raw.filter((pl.col("status") == "generated") & ~pl.col("sample_id").is_in(sorted(quarantined)))
-        .join(origin, on="sample_id", how="left", maintain_order="left")
-        .select(
-            id=pl.col("sample_id"),
-            conversation_id=pl.col("conversation_id"),
-            input_ids=pl.concat_list("prompt_ids", "output_ids"),
-            loss_mask=pl.concat_list(zeros, ones),
-            metadata=pl.struct(*facts).struct.json_encode(),
-        )
-    )

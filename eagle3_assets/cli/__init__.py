@@ -10,12 +10,14 @@ import typer
 
 from eagle3_assets.cli.audit import audit
 from eagle3_assets.cli.decode import decode
+from eagle3_assets.cli.export import export, verify
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
 from eagle3_assets.cli.prompt import prompt
 from eagle3_assets.cli.replay import replay
 from eagle3_assets.cli.summary import summary
 from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
+from eagle3_assets.cli.whereabouts import whereabouts
 
 app = typer.Typer(
     cls=Commands,
@@ -31,7 +33,23 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (plan, materialize, replay, prompt, decode, audit, stats, summary, datasets, ui, demo):
+COMMANDS = (
+    plan,
+    materialize,
+    replay,
+    export,
+    verify,
+    whereabouts,
+    prompt,
+    decode,
+    audit,
+    stats,
+    summary,
+    datasets,
+    ui,
+    demo,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -87,6 +87,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     """Errors whose text tells a person what to do. Imported when there is one."""
     from eagle3_assets.audit.sources import AuditError
     from eagle3_assets.config import ConfigError
+    from eagle3_assets.exports.errors import ExportError
     from eagle3_assets.generation.errors import GenerationError
     from eagle3_assets.interchange import InterchangeError
     from eagle3_assets.partitions import UnknownPartitionError
@@ -94,13 +95,16 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     from eagle3_assets.sample_sources import SourceError
     from eagle3_assets.storage.files import StorageError
     from eagle3_assets.target import TargetError
+    from eagle3_assets.training import RefusedPartitionError
 
     return (
         AuditError,
         ConfigError,
+        ExportError,
         GenerationError,
         InterchangeError,
         PromptSourceError,
+        RefusedPartitionError,
         SourceError,
         StorageError,
         TargetError,

@@ -190,6 +190,27 @@ class Dataset(Settings):
         return value
 
 
+ExportFormat = Literal["jsonl", "speculators", "parquet", "raw-responses", "lossy-conversations"]
+"""How an export is written; each is one that ``exports.formats`` has."""
+
+
+class Export(Settings):
+    """What trainers get of the training samples, and in which form."""
+
+    format: ExportFormat = Field("jsonl", description="How it is written (docs/export.md).")
+    max_length: StrictInt | None = Field(
+        None, ge=2, description="The trainer's own limit in tokens: longer samples are left out, counted, never cut."
+    )
+    eval_share: Number = Field(
+        0.02, ge=0.0, lt=1.0, description="Share of the conversations held out, chosen by a hash of their ids."
+    )
+    cut_off: Literal["keep", "drop", "mask"] = Field(
+        "keep", description="What becomes of outputs that the cap ended; `mask` takes the loss off their last tokens."
+    )
+    cut_off_tail: StrictInt = Field(64, ge=1, description="How many tokens `mask` takes the loss off.")
+    shard_rows: StrictInt = Field(10_000, ge=1, description="Most rows in a file; very long rows make it fewer.")
+
+
 class Storage(Settings):
     """Where everything that is made lies."""
 
@@ -202,6 +223,7 @@ class Eagle3Config(Settings):
     target: Target
     engine: EngineSettings = Field(default_factory=TransformersEngineSettings)
     storage: Storage = Field(default_factory=Storage)
+    export: Export = Field(default_factory=Export)
     datasets: tuple[Dataset, ...] = Field(min_length=1)
     trial_rows: StrictInt = Field(20, ge=1, le=10_000, description="Conversations of a dataset's trial partition.")
     law_effects: dict[str, Literal["warn"]] = Field(

@@ -8,6 +8,7 @@ What belongs here: paths. Not here: reading or writing them.
     <root>/prompts/<partition>.source.json          what the prompts were made of
     <root>/prompts/<partition>.refused.jsonl        every row of the source that made no prompt
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
+    <root>/training_export/<partition>/             one partition as the trainers take it
     <root>/.journals/<partition>/                   what is being generated (elsewhere if the root is remote)
     <root>/.servers/                                logs of managed servers (likewise)
 """
@@ -58,6 +59,10 @@ class Layout:
     def generations(self, partition: str) -> UPath:
         """The directory of a partition's sealed generations."""
         return self.root / "raw_generations" / partition
+
+    def export(self, partition: str) -> UPath:
+        """The directory of a partition's export."""
+        return self.root / "training_export" / partition
 
     def journals(self, partition: str) -> Path:
         """The local directory of a partition's journal: appending needs a real file system."""

@@ -1,0 +1,72 @@
+"""The asset ``training_export``: a partition as the trainers take it."""
+
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from eagle3_assets.assets.common import column_schema, failing_clearly, partitions_definition, usual_metadata
+from eagle3_assets.contract import TRAINING_EXPORT
+from eagle3_assets.exporting import REVISION, ToExport, export
+from eagle3_assets.exports.manifest import Manifest
+from eagle3_assets.generation.sealed import Sealed
+from eagle3_assets.project import Project
+from eagle3_assets.resources import TargetResource
+from eagle3_assets.tokens.safe_text import markdown_text
+from eagle3_assets.training import Stored
+
+
+def build(project: Project) -> dg.AssetsDefinition:
+    """The asset for one config."""
+
+    @dg.asset(
+        name="training_export",
+        description=(
+            "Training samples as files that a trainer reads, split, filtered and counted as the config's section export"
+            " says. Applies every law anew, and its own laws to the files as read back."
+        ),
+        group_name="training",
+        kinds={"polars"},
+        partitions_def=partitions_definition(project),
+        code_version=REVISION,
+        metadata=column_schema(TRAINING_EXPORT),
+    )
+    @failing_clearly()
+    def training_export(
+        context: dg.AssetExecutionContext,
+        prompts: pl.LazyFrame,
+        tokenized_prompts: pl.LazyFrame,
+        raw_generations: Sealed,
+        training_samples: pl.LazyFrame,
+        target: TargetResource,
+    ) -> dg.MaterializeResult[None]:
+        partition = project.partition(context.partition_key)
+        stored = Stored(prompts, tokenized_prompts, raw_generations)
+        place = project.layout.export(partition.key)
+        manifest = export(
+            project,
+            target.load(),
+            [ToExport(partition, stored, training_samples)],
+            place,
+            project.config.export,
+            context.log.info,
+        )
+        return dg.MaterializeResult(
+            metadata={**usual_metadata(sum(file.rows for file in manifest.files), place), **_metadata(manifest)},
+            data_version=dg.DataVersion(manifest.data_version),
+        )
+
+    return training_export
+
+
+def _metadata(manifest: Manifest) -> dict[str, Any]:
+    laws = "\n".join(f"- {markdown_text(figures.sentence)}" for figures in manifest.laws)
+    return {
+        "format": manifest.format,
+        "train_rows": manifest.rows("train"),
+        "eval_rows": manifest.rows("eval"),
+        "tokens": sum(file.tokens for file in manifest.files),
+        "trained_tokens": sum(file.trained_tokens for file in manifest.files),
+        "where_prompts_went": dg.MetadataValue.json(manifest.fates),
+        "laws": dg.MetadataValue.md(laws),
+    }

@@ -1,0 +1,115 @@
+"""``eagle3-assets export`` and ``verify``: partitions to a directory that trainers read, and such a directory checked.
+
+What belongs here: the commands. Not here: exporting (``exporting``), formats and laws (``exports``).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import ValidationError
+
+from eagle3_assets.cli.decode import loaded_target
+from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, console, say
+
+if TYPE_CHECKING:
+    from eagle3_assets.exports.manifest import Manifest
+
+DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="An export.")]
+
+
+def export(
+    ctx: typer.Context,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="An empty directory, or an earlier export.")],
+    partitions: PartitionArguments = None,
+    every: AllOption = False,
+    form: Annotated[
+        str | None, typer.Option("--format", help="jsonl, speculators, parquet, raw-responses, lossy-conversations.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", metavar="N", help="The trainer's own; longer samples are left out.")
+    ] = None,
+    eval_share: Annotated[
+        float | None, typer.Option("--eval-share", metavar="S", help="Share of conversations held out.")
+    ] = None,
+    cut_off: Annotated[
+        str | None, typer.Option("--cut-off", help="Outputs that the cap ended: keep, drop or mask.")
+    ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", metavar="OWNER/NAME", help="Then upload it to that private dataset of the Hub."),
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Writes training samples in a format that trainers read, every law applied anew and checked on the files.
+
+    What is not given is the config's section `export`. An interrupted export goes on where it ended.
+
+    Exit code 0: the export is whole. 1: it is, and has no rows. 2: nothing, or not all, could be exported; the text
+    says why.
+    """
+    from upath import UPath
+
+    from eagle3_assets.config import Export
+    from eagle3_assets.exporting import ToExport
+    from eagle3_assets.exporting import export as write
+    from eagle3_assets.storage.files import scan_parquet
+    from eagle3_assets.training import read_stored
+
+    project = open_project(config)
+    keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
+    given = {"format": form, "max_length": max_length, "eval_share": eval_share, "cut_off": cut_off}
+    try:
+        settings = Export.model_validate(
+            project.config.export.model_dump() | {key: value for key, value in given.items() if value is not None}
+        )
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise typer.BadParameter(f"--{str(fault['loc'][0]).replace('_', '-')}: {fault['msg']}") from None
+    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
+
+    def stored(key: str) -> ToExport:
+        path = project.layout.asset_file("training_samples", key)
+        return ToExport(project.partition(key), read_stored(project, key), scan_parquet(path, asset="training_samples"))
+
+    manifest = write(project, target, [stored(key) for key in keys], UPath(to.absolute()), settings, say)
+    _show(manifest)
+    if not manifest.files:
+        say("no sample is left to train on", style=ERROR)
+        raise typer.Exit(1)
+    if push:
+        from eagle3_assets.exports.pushing import push as upload
+
+        say(f"{to}: uploaded to {upload(UPath(to.absolute()), push)}")
+
+
+def verify(directory: DirectoryArgument) -> None:
+    """Checks a whole export without the project that made it: hashes, laws, and where every prompt went.
+
+    Exit code 0: it is as it was made. 1: something is wrong with it. 2: it is no export.
+    """
+    from upath import UPath
+
+    from eagle3_assets.exports.verifying import verify as check
+
+    found = check(UPath(directory.absolute()))
+    _show(found.manifest)
+    out = console()
+    for figures in found.laws:
+        out.print(f"law {figures.sentence}", highlight=False, markup=False)
+    if found.manifest.lossy:
+        out.print("lossy: the ids are lost, so no law about them can be judged", highlight=False)
+    for fault in found.faults:
+        say(fault, style=ERROR)
+    if found.faults:
+        raise typer.Exit(1)
+    out.print("The export is as it was made.")
+
+
+def _show(manifest: "Manifest") -> None:
+    from eagle3_assets.cli.export_tables import fates_table, lengths_table
+
+    out = console()
+    out.print(fates_table([(one.partition, one.fates, one.prompts) for one in manifest.partitions]))
+    out.print(lengths_table(manifest))

@@ -1,0 +1,365 @@
+"""Partitions exported: from what is stored to a directory that a trainer reads.
+
+What belongs here: reading partitions, judging them anew, and writing their export. Not here: formats, filters and laws
+(``exports``), Dagster, the terminal.
+"""
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from upath import UPath
+
+from eagle3_assets.config import Export
+from eagle3_assets.decoding import Decoder
+from eagle3_assets.exports.card import dataset_card
+from eagle3_assets.exports.errors import ExportError
+from eagle3_assets.exports.formats import FORMATS, Format
+from eagle3_assets.exports.laws import LawFigures, judge_file, summed
+from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, PartitionEntry, TargetEntry
+from eagle3_assets.exports.selection import FATES, SPLITS, place, prompt_fates, select
+from eagle3_assets.exports.verifying import RowFacts, file_rows
+from eagle3_assets.exports.writing import ExportDirectory, local_copy
+from eagle3_assets.files import ZSTD_LEVEL
+from eagle3_assets.frames import batches
+from eagle3_assets.generation.sealed import read_identity
+from eagle3_assets.identity import Identity, digest
+from eagle3_assets.partitions import Partition
+from eagle3_assets.project import Project
+from eagle3_assets.sourcing import stored_record
+from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.training import Stored, judge_for_training
+
+REVISION = "1"
+"""Changes when the same rows are written in another way than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToExport:
+    """A partition to export, as stored."""
+
+    partition: Partition
+    stored: Stored
+    samples: pl.LazyFrame
+    """``contract.TRAINING_SAMPLES``."""
+
+
+def export(
+    project: Project,
+    target: LoadedTarget,
+    chosen: Sequence[ToExport],
+    directory: UPath,
+    settings: Export,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Manifest:
+    """Exports partitions into one directory, which is whole when it has a manifest.
+
+    An export that was interrupted, or one of fewer rows, is gone on with: files of the same content are kept.
+
+    Args:
+        project: that the partitions are of.
+        target: that made them.
+        chosen: what to export.
+        directory: empty, or of an earlier export.
+        settings: format, filters and split.
+        tell: is told of every file, in one line.
+
+    Raises:
+        RefusedPartitionError: a law refuses a partition; nothing is written.
+        ExportError: nothing can be exported, or a file as read back breaks a law of the export.
+        SealedError: sealed generations are damaged.
+    """
+    form = FORMATS[settings.format]
+    _require_possible(chosen, form, settings)
+    identities = [read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint) for one in chosen]
+    _require_one_target(chosen, identities)
+    judged = []
+    for one in chosen:
+        fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
+        _require_current(one, fates)
+        judged.append(place(select(fates, settings), settings.shard_rows, one.partition.key, form.suffix))
+    into = ExportDirectory(directory)
+    into.begin()
+    work = _Work(into, form, settings, target, tell)
+    entries = [
+        work.take(one, index, identity, project)
+        for one, index, identity in zip(chosen, judged, identities, strict=True)
+    ]
+    manifest = Manifest(
+        format=form.name,
+        lossy=form.lossy,
+        settings=settings,
+        target=TargetEntry(
+            model=Path(target.settings.model).name,
+            profile=target.profile.name,
+            vocab_size=target.vocab_size,
+            tokenizer_sha256=target.tokenizer_sha256,
+            weights=identities[0].weights,
+        ),
+        partitions=tuple(entries),
+        files=tuple(work.files),
+        beside=tuple(work.beside()),
+        laws=summed(work.figures),
+        config=_config(project, chosen),
+        versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
+        | {"python": platform.python_version()},
+    )
+    into.finish(manifest, dataset_card(manifest))
+    return manifest
+
+
+def fates_of(stored: Stored, report: Report) -> pl.DataFrame:
+    """Where every prompt of a partition ended before the export; see :func:`exports.selection.prompt_fates`."""
+    prompts = stored.prompts.select("sample_id", "conversation_id").collect()
+    states = stored.tokenized.select("sample_id", "status", "reason").collect()
+    sent = pl.col("status") == "generated"
+    raw = stored.raw.select(
+        "sample_id",
+        "status",
+        "reason",
+        prompt_tokens=pl.when(sent).then(pl.col("prompt_ids").list.len()),
+        output_tokens=pl.when(sent).then(pl.col("output_ids").list.len()),
+        finish_type=pl.when(sent).then("finish_type"),
+        ids_sha256=pl.when(sent).then("ids_sha256"),
+    ).collect()
+    broken = pl.DataFrame({"sample_id": sorted(report.quarantined)}, schema={"sample_id": pl.String})
+    first = (
+        report.findings.filter(pl.col("severity") == "error")
+        .unique("sample_id", keep="first", maintain_order=True)
+        .select("sample_id", reason=pl.format("{}: {}", "law", "detail"))
+    )
+    return prompt_fates(
+        prompts.join(states, on="sample_id", how="left", maintain_order="left"),
+        raw,
+        broken.join(first, on="sample_id", how="left", maintain_order="left"),
+    )
+
+
+@dataclass
+class _Work:
+    """An export while it is made, partition after partition."""
+
+    into: ExportDirectory
+    form: Format
+    settings: Export
+    target: LoadedTarget
+    tell: Callable[[str], object]
+
+    def __post_init__(self) -> None:
+        self.files: list[DataFile] = []
+        self.figures: list[list[LawFigures]] = []
+
+    def take(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
+        """Writes a partition's files and its index."""
+        planned = self._planned(one, index)
+        made: dict[str, DataFile] = {}
+        for path, content in planned.items():
+            kept = self.into.kept(path, content)
+            if kept is not None:
+                with local_copy(self.into.place / path) as copy:
+                    self._check(path, copy, index)
+                made[path] = kept
+                self.tell(f"{path}: {kept.rows:,} rows, kept from before")
+        for path, rows in _shards(self._rows(one), index, set(planned) - set(made)):
+            made[path] = self._write(path, rows, index, one.partition.key, planned[path])
+            self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
+        self.files += [made[path] for path in planned]
+        return self._entry(one, index, identity, project)
+
+    def beside(self) -> Iterator[Hashed]:
+        """Writes what the format needs beside its data."""
+        in_order = sorted(self.files, key=lambda file: SPLITS.index(file.split))
+        for folder in ("", *(f"{split}/" for split in SPLITS)):
+            files = [file for file in in_order if file.path.startswith(folder)]
+            key = digest([file.sha256 for file in files])
+            if files:
+                for name, text in self.form.beside([file.path.removeprefix(folder) for file in files], key).items():
+                    yield self.into.add_text(folder + name, text)
+
+    def _planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
+        """The files to be, in order, each with a hash of all that goes into it."""
+        contents = one.samples.select(sample_id="id", content=pl.col("metadata").hash())
+        if self.form.lossy:
+            messages = one.stored.prompts.select("sample_id", messages=pl.col("messages").hash())
+            contents = contents.join(messages, on="sample_id", how="left")
+        exported = index.filter(pl.col("file").is_not_null()).join(contents.collect(), on="sample_id", how="left")
+        common = (REVISION, self.form.name, self.target.tokenizer_sha256, version("polars"))
+        return {
+            path: hashlib.sha256(repr((common, rows.drop("reason").rows())).encode()).hexdigest()
+            for (path,), rows in exported.group_by("file", maintain_order=True)
+        }
+
+    def _rows(self, one: ToExport) -> pl.LazyFrame:
+        rows = one.samples.with_columns(partition=pl.lit(one.partition.key))
+        if self.form.lossy:
+            messages = one.stored.prompts.select(id="sample_id", messages="messages")
+            rows = rows.join(messages, on="id", how="left", maintain_order="left")
+        return rows
+
+    def _write(self, path: str, rows: pl.DataFrame, index: pl.DataFrame, partition: str, content: str) -> DataFile:
+        told = self._told(rows)
+        hashed = self.into.add(
+            path, lambda temporary: self.form.write(told, temporary), lambda written: self._check(path, written, index)
+        )
+        file = DataFile(
+            **hashed.model_dump(),
+            partition=partition,
+            split=path.split("/", 1)[0],
+            rows=len(rows),
+            tokens=int(rows["input_ids"].list.len().sum()),
+            trained_tokens=int(rows["loss_mask"].list.sum().sum()),
+            content=content,
+        )
+        self.into.done(file)
+        return file
+
+    def _told(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """With the texts that the format holds."""
+        decoder = Decoder(self.target.tokenizer, self.target.profile)
+        if self.form.texts:
+            texts = [decoder.text(ids) for ids in rows["input_ids"].to_list()]
+            return rows.with_columns(pl.Series("text", texts, dtype=pl.String))
+        if self.form.lossy:
+            stops = set(self.target.profile.stop_ids)
+            outputs = rows.select(pl.col("input_ids").list.slice(_prompt_tokens()))["input_ids"].to_list()
+            answers = [decoder.text(ids[:-1] if ids[-1] in stops else ids) for ids in outputs]
+            return rows.with_columns(pl.Series("answer", answers, dtype=pl.String))
+        return rows
+
+    def _check(self, path: str, written: Path, index: pl.DataFrame) -> None:
+        """Every law on a file as it is read back.
+
+        Raises:
+            ExportError: it breaks one.
+        """
+        if self.form.lossy:
+            return
+        facts = RowFacts(self.target.vocab_size, self.settings.max_length, self.settings.eval_share)
+        rows = file_rows(self.form, written, index.filter(pl.col("file") == path).sort("row"), facts)
+        if isinstance(rows, str):
+            raise ExportError(f"{path}: {rows}")
+        figures = judge_file(path, rows)
+        if broken := [one.sentence for one in figures if one.violations]:
+            raise ExportError(
+                f"{path}: as read back it breaks laws of the export, and is not kept. {'; '.join(broken)}."
+                " Materialize training_samples of this partition again."
+            )
+        self.figures.append(figures)
+
+    def _entry(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
+        key = one.partition.key
+        path = f"index/{key}.parquet"
+        self.into.note_other(path)
+        hashed = self.into.add(
+            path,
+            lambda temporary: index.write_parquet(temporary, compression="zstd", compression_level=ZSTD_LEVEL),
+            lambda _: None,
+        )
+        record = stored_record(project, one.partition)
+        counts = dict(index.group_by("fate").len().iter_rows())
+        return PartitionEntry(
+            partition=key,
+            dataset=one.partition.dataset.name,
+            identity=identity.model_dump(mode="json"),
+            fingerprint=identity.fingerprint,
+            sealed_file=one.stored.sealed.pointer.file,
+            source_rows=record.accounts.model_dump() if record else None,
+            prompts=len(index),
+            fates={fate: counts[fate] for fate in FATES if fate in counts},
+            lengths={split: _lengths(rows) for split in SPLITS if len(rows := index.filter(pl.col("fate") == split))},
+            index=hashed,
+        )
+
+
+def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The rows of each wanted file, with the masks that they will have; holds at most one file of each side."""
+    places = index.filter(pl.col("file").is_in(wanted)).select("file", "row", "masked_tail", id="sample_id")
+    planned = dict(places.group_by("file").len().iter_rows())
+    waiting: dict[str, list[pl.DataFrame]] = {}
+    tail = pl.col("masked_tail")
+    learnt = pl.col("loss_mask").list.head(pl.col("loss_mask").list.len() - tail)
+    masked = pl.concat_list(learnt, pl.lit(0, pl.UInt8).repeat_by(tail))
+    for batch in batches(samples) if wanted else ():
+        rows = batch.join(places, on="id", how="inner", maintain_order="left").with_columns(loss_mask=masked)
+        for (path,), some in rows.group_by("file", maintain_order=True):
+            waiting.setdefault(str(path), []).append(some)
+            if sum(map(len, waiting[str(path)])) == planned[path]:
+                yield str(path), pl.concat(waiting.pop(str(path))).sort("row").drop("file", "row", "masked_tail")
+                del planned[path]
+    if planned:
+        raise ExportError(f"training_samples lacks rows of {', '.join(sorted(planned))}; was it replaced meanwhile?")
+
+
+def _prompt_tokens() -> pl.Expr:
+    return pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
+
+
+def _lengths(rows: pl.DataFrame) -> Lengths:
+    tokens = rows["sample_tokens"]
+    return Lengths(
+        rows=len(rows),
+        tokens=int(tokens.sum()),
+        trained_tokens=int(rows["trained_tokens"].sum()),
+        median=int(tokens.quantile(0.5, "nearest") or 0),
+        p95=int(tokens.quantile(0.95, "nearest") or 0),
+        longest=int(tokens.max() or 0),  # type: ignore[arg-type] # the stubs know no dtype
+    )
+
+
+def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export) -> None:
+    if not chosen:
+        raise ExportError("no partition is to be exported")
+    if settings.cut_off == "mask" and not form.masks:
+        raise ExportError(f"{form.name} holds no loss mask, so cut_off: mask cannot be written; keep or drop")
+    trials = {one.partition.key for one in chosen if one.partition.trial}
+    whole = {one.partition.dataset.name for one in chosen if not one.partition.trial}
+    doubled = [one.partition.key for one in chosen if one.partition.trial and one.partition.dataset.name in whole]
+    if doubled:
+        raise ExportError(f"{', '.join(sorted(doubled))}: a trial's conversations are its dataset's too; leave it out")
+    if trials and whole:
+        raise ExportError(f"{', '.join(sorted(trials))}: trials may have other sampling; export them by themselves")
+
+
+def _require_one_target(chosen: Sequence[ToExport], identities: Sequence[Identity]) -> None:
+    """A drafter learns one target: its weights and tokenizer are the same throughout."""
+    for one, identity in zip(chosen[1:], identities[1:], strict=True):
+        for fact in ("weights", "tokenizer"):
+            if getattr(identity, fact) != getattr(identities[0], fact):
+                raise ExportError(
+                    f"{one.partition.key} and {chosen[0].partition.key} were made by targets with other {fact}:"
+                    f" {getattr(identity, fact)} and {getattr(identities[0], fact)}; export them apart"
+                )
+
+
+def _require_current(one: ToExport, fates: pl.DataFrame) -> None:
+    """``training_samples`` are exactly the outputs that can be used now."""
+    usable = fates.filter(pl.col("fate").is_null())["sample_id"]
+    stored = one.samples.select("id").collect()["id"]
+    if sorted(usable.to_list()) != sorted(stored.to_list()):
+        raise ExportError(
+            f"{one.partition.key}: training_samples has {len(stored):,} samples, and {len(usable):,} outputs can be"
+            " used now; materialize training_samples again"
+        )
+
+
+def _config(project: Project, chosen: Sequence[ToExport]) -> dict[str, Any]:
+    """What else decided the data: no engine, no address, no place of a file."""
+    names = {one.partition.dataset.name for one in chosen}
+    target = project.config.target.model_dump(
+        mode="json", exclude_defaults=True, exclude={"model", "tokenizer", "chat_template"}
+    )
+    return {
+        "target": target,
+        "datasets": [
+            dataset.model_dump(mode="json", exclude_defaults=True, exclude={"source"})
+            for dataset in project.config.datasets
+            if dataset.name in names
+        ],
+        "law_effects": dict(project.config.law_effects),
+    }

@@ -1,0 +1,284 @@
+"""Whole exports of real data: what is in the files, going on after an end, and what verifying one finds."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+from upath import UPath
+
+from eagle3_assets.config import Export
+from eagle3_assets.exporting import ToExport, export
+from eagle3_assets.exports.errors import ExportError
+from eagle3_assets.exports.formats import FORMATS
+from eagle3_assets.exports.laws import LAWS
+from eagle3_assets.exports.manifest import Manifest
+from eagle3_assets.exports.verifying import read_index, verify
+from eagle3_assets.exports.writing import UNFINISHED
+from eagle3_assets.interchange import Row, read_rows
+from eagle3_assets.storage.files import write_parquet
+from eagle3_assets_tests.exports.conftest import Made
+
+
+def index_of(place: Path) -> pl.DataFrame:
+    index = read_index(UPath(place), "d")
+    assert index is not None
+    return index
+
+
+def rows_of(place: Path) -> list[dict[str, object]]:
+    """All rows of a JSON lines export, read by nothing of ours."""
+    files = sorted(place.glob("*/*.jsonl"))
+    return [json.loads(row) for file in files for row in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_prompt_has_a_fate_and_every_row_is_what_was_recorded(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path)
+    index = index_of(tmp_path)
+    fates = Counter(index["fate"])
+    assert {"train", "eval", "refused_prompt", "failed", "quarantined"} == fates.keys()
+    assert fates == manifest.fates
+    assert sum(fates.values()) == manifest.partitions[0].prompts == 14
+    assert manifest.partitions[0].source_rows is not None
+    assert manifest.partitions[0].source_rows["refused"] == 1
+    reasons = dict(index.select("sample_id", "reason").iter_rows())
+    assert reasons[made.failed] == "server: gone"
+    assert reasons[made.quarantined].startswith("completion_count: ")
+    raw = {row["sample_id"]: row for row in made.raw.iter_rows(named=True)}
+    rows = rows_of(tmp_path)
+    assert len(rows) == fates["train"] + fates["eval"] == sum(file.rows for file in manifest.files)
+    for row in rows:
+        recorded = raw[str(row["id"])]
+        assert row["input_ids"] == recorded["prompt_ids"] + recorded["output_ids"]
+        assert row["loss_mask"] == [0] * len(recorded["prompt_ids"]) + [1] * len(recorded["output_ids"])
+        assert row["text"] == made.target.tokenizer.decode(row["input_ids"], skip_special_tokens=False)
+        assert isinstance(row["metadata"], dict)
+        assert row["metadata"]["ids_sha256"] == recorded["ids_sha256"]
+    assert {one.law for one in manifest.laws if one.judged == len(rows)} == {law.name for law in LAWS} - {
+        "within_max_length"
+    }
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_verifies_and_its_card_says_what_it_is(form: str, made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path, format=form, max_length=400)
+    found = verify(UPath(tmp_path))
+    assert found.faults == ()
+    assert found.manifest == manifest
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    front = yaml.safe_load(card.split("---")[1])
+    assert ("lossy" in front["tags"]) == ("**Lossy.**" in card) == (form == "lossy-conversations")
+    assert f"| train | `d` | {manifest.rows('train')} |" in card
+    for config in front.get("configs", ()):
+        for data in config["data_files"]:
+            assert list(tmp_path.glob(data["path"]))
+    if form != "lossy-conversations":
+        assert all(one.violations == 0 and one.judged for one in found.laws if one.law != "rows_as_indexed")
+
+
+def test_no_place_and_no_secret_is_in_an_export(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path)
+    for name in ("manifest.json", "README.md"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert str(made.project.layout.root) not in text
+        assert "/" + str(Path(made.target.settings.model).parent).strip("/") not in text
+
+
+def test_raw_responses_are_the_interchange_format(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path, format="raw-responses", eval_share=0)
+    with (tmp_path / "train" / "d-00000.jsonl").open("rb") as file:
+        records = [row.record for row in read_rows(file) if isinstance(row, Row)]
+    raw = {row["sample_id"]: row for row in made.raw.iter_rows(named=True)}
+    assert [(one.prompt_ids, one.output_ids) for one in records] == [
+        (raw[one.sample_id]["prompt_ids"], raw[one.sample_id]["output_ids"]) for one in records
+    ]
+
+
+def test_a_masked_tail_is_in_the_file_and_drop_takes_them_out(made: Made, tmp_path: Path) -> None:
+    cut = set(made.raw.filter(pl.col("finish_type") == "length")["sample_id"]) - {made.failed, made.quarantined}
+    assert cut
+    made.export(tmp_path / "mask", cut_off="mask", cut_off_tail=7)
+    for row in rows_of(tmp_path / "mask"):
+        mask = row["loss_mask"]
+        assert isinstance(mask, list)
+        assert mask[-8:] == ([1] + [0] * 7 if row["id"] in cut else [1] * 8)
+    made.export(tmp_path / "drop", cut_off="drop")
+    assert not {row["id"] for row in rows_of(tmp_path / "drop")} & cut
+    assert index_of(tmp_path / "drop").filter(pl.col("fate") == "cut_off")["sample_id"].to_list() == sorted(cut)
+    with pytest.raises(ExportError, match="raw-responses holds no loss mask"):
+        made.export(tmp_path / "no", cut_off="mask", format="raw-responses")
+
+
+def test_an_export_that_was_ended_goes_on_and_keeps_what_is_whole(made: Made, tmp_path: Path) -> None:
+    whole = made.export(tmp_path / "whole", shard_rows=2)
+    assert len(whole.files) > 3
+    told: list[str] = []
+
+    def end(line: str) -> None:
+        told.append(line)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        made.export(tmp_path / "ended", end, shard_rows=2)
+    assert not (tmp_path / "ended" / "manifest.json").exists()
+    with pytest.raises(ExportError, match="or one that did not end"):
+        verify(UPath(tmp_path / "ended"))
+    first = tmp_path / "ended" / told[0].split(":")[0]
+    second = tmp_path / "ended" / told[1].split(":")[0]
+    before = first.stat().st_mtime_ns
+    second.write_bytes(second.read_bytes()[:-5])
+    told = ["", "", "", ""]
+    assert made.export(tmp_path / "ended", told.append, shard_rows=2) == whole
+    assert first.stat().st_mtime_ns == before
+    kept = {line.split(":")[0] for line in told if "kept from before" in line}
+    assert str(first.relative_to(tmp_path / "ended")) in kept
+    assert str(second.relative_to(tmp_path / "ended")) not in kept
+    assert verify(UPath(tmp_path / "ended")).faults == ()
+    assert not (tmp_path / "ended" / UNFINISHED).exists()
+
+
+def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path, shard_rows=2)
+    manifest = made.export(tmp_path, format="speculators")
+    assert f"--train-data-ratio {manifest.train_ratio}`" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert sorted(path.name for path in (tmp_path / "train").iterdir()) == [
+        "d-00000.arrow",
+        "dataset_info.json",
+        "state.json",
+    ]
+    assert verify(UPath(tmp_path)).faults == ()
+    made.export(tmp_path, format="parquet")
+    assert verify(UPath(tmp_path)).faults == ()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "eval", "index", "manifest.json", "train"]
+
+
+def test_a_place_with_other_files_is_left_alone(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "mine.jsonl").write_text("{}", encoding="utf-8")
+    with pytest.raises(ExportError, match=r"holds train/mine\.jsonl, which is of no export"):
+        made.export(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["train", "mine.jsonl"]
+
+
+def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: Path) -> None:
+    one = made.to_export()
+    rows = one.samples.collect()
+    settings = Export()
+
+    def exported(samples: pl.DataFrame) -> Manifest:
+        other = ToExport(one.partition, one.stored, samples.lazy())
+        return export(made.project, made.target, [other], UPath(tmp_path), settings)
+
+    with pytest.raises(ExportError, match="materialize training_samples again"):
+        exported(rows[1:])
+    ids = rows["input_ids"].to_list()
+    ids[0][-1] += 1
+    with pytest.raises(ExportError, match=r"mask_is_output: 1 row of .* are not those captured"):
+        exported(rows.with_columns(pl.Series("input_ids", ids, dtype=pl.List(pl.Int32))))
+    assert not list(tmp_path.glob("*/*.jsonl"))
+
+
+def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path, max_length=2)
+    assert manifest.files == ()
+    assert manifest.fates["too_long"]
+    assert verify(UPath(tmp_path)).faults == ()
+
+
+def test_the_asset_makes_the_same_export(made: Made) -> None:
+    place = made.project.layout.export("d")
+    found = verify(place)
+    assert found.faults == ()
+    assert found.manifest.format == "jsonl"
+    assert found.manifest.settings == made.project.config.export
+
+
+def _data(place: Path) -> Path:
+    return place / "train" / "d-00000.jsonl"
+
+
+def _rehashed(place: Path) -> None:
+    """As somebody would who changes a file and the manifest with it."""
+    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+    from eagle3_assets.exports.writing import sha256_of
+
+    for file in [*manifest["files"], *(one["index"] for one in manifest["partitions"])]:
+        file.update(sha256_of(UPath(place / file["path"])).model_dump(exclude={"path"}))
+    (place / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def _edit_rows(place: Path, edit: Callable[[list[dict[str, object]]], object]) -> None:
+    rows = [json.loads(line) for line in _data(place).read_text(encoding="utf-8").splitlines()]
+    edit(rows)
+    _data(place).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    _rehashed(place)
+
+
+def _edit_index(place: Path, edit: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    path = place / "index" / "d.parquet"
+    write_parquet(edit(pl.read_parquet(path)), UPath(path))
+    _rehashed(place)
+
+
+def _overwrite(place: Path, text: str) -> None:
+    _data(place).write_text(text, encoding="utf-8")
+    _rehashed(place)
+
+
+def _bump(rows: list[dict[str, object]]) -> None:
+    ids = rows[0]["input_ids"]
+    assert isinstance(ids, list)
+    ids[-1] += 1
+
+
+EXPORTED = pl.col("file").is_not_null()
+
+DAMAGES: list[tuple[str, Callable[[Path], object], str]] = [
+    ("one byte", lambda at: _data(at).write_bytes(_data(at).read_bytes()[:-2] + b" \n"), "is not the file that was"),
+    ("file gone", lambda at: _data(at).unlink(), "train/d-00000.jsonl: cannot be read"),
+    ("file more", lambda at: shutil.copy(_data(at), at / "train" / "x.jsonl"), "train/x.jsonl: is not in the manifest"),
+    ("index gone", lambda at: (at / "index" / "d.parquet").unlink(), "index/d.parquet: cannot be read"),
+    ("another id", lambda at: _edit_rows(at, _bump), "mask_is_output: 1 row"),
+    ("rows swapped", lambda at: _edit_rows(at, list.reverse), "rows_as_indexed: "),
+    ("row lost", lambda at: _edit_rows(at, list.pop), "rows, the index says"),
+    ("row twice", lambda at: _edit_rows(at, lambda rows: rows.append(rows[0])), "rows, the index says"),
+    ("no JSON", lambda at: _overwrite(at, "{\n"), "train/d-00000.jsonl: cannot be read back"),
+    (
+        "prompt lost",
+        lambda at: _edit_index(at, lambda index: index.filter(pl.col("fate") != "failed")),
+        "conservation: prompts ended as",
+    ),
+    ("prompt twice", lambda at: _edit_index(at, lambda index: pl.concat([index, index[:1]])), "are there twice"),
+    (
+        "other fate",
+        lambda at: _edit_index(
+            at, lambda index: index.with_columns(fate=pl.when(EXPORTED).then(pl.lit("failed")).otherwise("fate"))
+        ),
+        "exported without a file, or not and have one",
+    ),
+    (
+        "other place",
+        lambda at: _edit_index(at, lambda index: index.with_columns(row=pl.col("row") + 1)),
+        "its rows are not those of the index",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "said"), [case[1:] for case in DAMAGES], ids=[case[0] for case in DAMAGES])
+def test_verifying_names_the_damage(
+    damage: Callable[[Path], object], said: str, made: Made, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    sound = tmp_path_factory.getbasetemp() / "sound-export"
+    if not sound.exists():
+        made.export(sound)
+        assert verify(UPath(sound)).faults == ()
+    place = tmp_path / "damaged"
+    shutil.copytree(sound, place)
+    damage(place)
+    faults = verify(UPath(place)).faults
+    assert any(said in fault for fault in faults), faults

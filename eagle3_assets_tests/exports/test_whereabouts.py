@@ -1,0 +1,123 @@
+"""Where every source row and prompt went: by id, added up, and in the terminal with the export's commands."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+from upath import UPath
+
+from eagle3_assets.cli import app
+from eagle3_assets.whereabouts import MEANINGS, refused_rows, whereabouts
+from eagle3_assets_tests.exports.conftest import Made
+
+
+def invoke(made: Made, *arguments: str) -> tuple[int, str, str]:
+    config = Path(str(made.project.layout.root)).parent / "eagle3.yaml"
+    options = [] if arguments[0] == "verify" else ["--config", str(config)]
+    result = CliRunner().invoke(app, [*arguments, *options])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_every_prompt_is_found_and_the_totals_add_up(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path)
+    partition = made.project.partition("d")
+    found = whereabouts(made.project, partition, made.target, UPath(tmp_path))
+    assert found.faults == found.refusals == ()
+    assert found.source is not None
+    assert (found.source.rows, found.source.refused, found.source.used) == (15, 1, 14)
+    assert found.used_rows == len(found.prompts) == sum(found.fates.values()) == 14
+    fates = dict(found.prompts.select("sample_id", "fate").iter_rows())
+    assert (fates[made.failed], fates[made.quarantined]) == ("failed", "quarantined")
+    assert {"train", "eval", "refused_prompt"} < set(fates.values()) <= MEANINGS.keys()
+    exported = {
+        json.loads(line)["id"]
+        for file in tmp_path.glob("*/*.jsonl")
+        for line in file.read_text(encoding="utf-8").splitlines()
+    }
+    assert {name for name, fate in fates.items() if fate in ("train", "eval")} == exported
+    [refused] = refused_rows(made.project, partition)
+    assert refused.row == 15
+
+
+def test_without_an_export_what_could_be_used_says_so(made: Made, tmp_path: Path) -> None:
+    found = whereabouts(made.project, made.project.partition("d"), made.target, UPath(tmp_path))
+    assert found.faults == ()
+    assert found.fates.keys() == {"usable", "refused_prompt", "failed", "quarantined"}
+
+
+def test_an_export_of_older_data_is_named(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path)
+    path = tmp_path / "index" / "d.parquet"
+    index = pl.read_parquet(path)
+    old = index.filter(pl.col("fate") == "train")["sample_id"][0]
+    index.with_columns(ids_sha256=pl.when(pl.col("sample_id") == old).then(pl.lit("x")).otherwise("ids_sha256")).filter(
+        pl.col("fate") != "failed"
+    ).write_parquet(path)
+    found = whereabouts(made.project, made.project.partition("d"), made.target, UPath(tmp_path))
+    assert set(found.stale) == {old, made.failed}
+    assert "the export is older than the data: 2 prompts ended otherwise" in found.faults[0]
+    fates = dict(found.prompts.select("sample_id", "fate").iter_rows())
+    assert (fates[old], fates[made.failed]) == ("usable", "failed")
+    assert sum(found.fates.values()) == 14
+
+
+def test_the_commands(made: Made, tmp_path: Path) -> None:
+    place = str(tmp_path / "out")
+    code, out, err = invoke(made, "export", "d", "--to", place, "--eval-share", "0.55", "--max-length", "250")
+    assert code == 0, err
+    assert "train/d-00000.jsonl: " in err
+    assert "quarantined" in out
+    code, out, err = invoke(made, "verify", place)
+    assert (code, err) == (0, "")
+    assert "law mask_is_output: all" in out
+    assert out.endswith("The export is as it was made.\n")
+
+    code, out, err = invoke(made, "whereabouts", "d", "--export", place)
+    assert code == 0, err
+    lines = [line.split("\t") for line in out.splitlines() if "\t" in line]
+    counts = Counter(fate for fate, _, _ in lines)
+    assert counts.pop("refused_row") == 1
+    assert counts.total() == 14
+    assert {"train", "eval", "too_long", "failed", "quarantined", "refused_prompt"} == counts.keys()
+    assert ["failed", made.failed, "server: gone"] in lines
+    code, out, _ = invoke(made, "whereabouts", "d", "--export", place, "--id", made.quarantined)
+    assert out.startswith(f"quarantined\t{made.quarantined}\tcompletion_count: ")
+    assert len(out.splitlines()) == 1
+    code, out, _ = invoke(made, "whereabouts", "d", "--export", place, "--totals")
+    assert "\t" not in out
+    assert invoke(made, "whereabouts", "d", "--id", "nobody")[0] == 2
+
+    data = tmp_path / "out" / "train" / "d-00000.jsonl"
+    data.write_bytes(data.read_bytes() + b"\n")
+    code, _, err = invoke(made, "verify", place)
+    assert code == 1
+    assert "train/d-00000.jsonl: is not the file that was written" in err
+    assert invoke(made, "verify", str(tmp_path))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--format", "csv"), 2, "--format: Input should be 'jsonl', 'speculators'"),
+        (("--eval-share", "1"), 2, "--eval-share: "),
+        (("--max-length", "2"), 1, "no sample is left to train on"),
+    ],
+)
+def test_what_the_export_command_refuses(
+    options: tuple[str, ...], code: int, said: str, made: Made, tmp_path: Path
+) -> None:
+    given, _, err = invoke(made, "export", "d", "--to", str(tmp_path / "out"), *options)
+    assert given == code
+    assert said in " ".join(err.split())
+
+
+def test_a_partition_that_was_not_made_is_named(made: Made, tmp_path: Path) -> None:
+    code, _, err = invoke(made, "export", "d-trial", "--to", str(tmp_path / "out"))
+    assert code == 2
+    assert "materialize" in err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,145 @@
+"""The trainers' own loaders on our exports: ids and masks come back the same for every row."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from eagle3_assets.exports.manifest import Manifest
+from eagle3_assets_tests.exports.conftest import Made, made
+
+__all__ = ["made"]
+
+pytestmark = pytest.mark.trainers
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".cache" / "trainers-venv" / "bin" / "python"
+LOADERS = Path(__file__).parent / "loaders.py"
+
+Rows = list[dict[str, Any]]
+
+
+def trainers(name: str, *arguments: object, home: Path) -> Any:
+    """What a function of ``loaders`` gives back; the trainers get a home of their own to cache in."""
+    assert PYTHON.exists(), f"there is no {PYTHON}: make test-trainers makes it"
+    done = subprocess.run(
+        [str(PYTHON), str(LOADERS), name, json.dumps(arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": str(home), "HF_HOME": str(home / "hf"), "HF_HUB_OFFLINE": "1"},
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def recorded(made: Made, place: Path, *sides: str) -> Rows:
+    """Ids and masks of an export's rows, made from what was captured, in the order of its files."""
+    raw = {row["sample_id"]: row for row in made.raw.iter_rows(named=True)}
+    index = pl.read_parquet(place / "index" / "d.parquet")
+    names = [name for side in sides for name in index.filter(pl.col("fate") == side).sort("file", "row")["sample_id"]]
+    return [
+        {
+            "input_ids": raw[name]["prompt_ids"] + raw[name]["output_ids"],
+            "loss_mask": [0] * len(raw[name]["prompt_ids"]) + [1] * len(raw[name]["output_ids"]),
+        }
+        for name in names
+    ]
+
+
+def without_lengths(rows: Rows) -> Rows:
+    """Rows without ``seq_len``, which must be true."""
+    assert all(row.pop("seq_len", len(row["input_ids"])) == len(row["input_ids"]) for row in rows)
+    return rows
+
+
+def longest(manifest: Manifest) -> int:
+    return max(one.longest for side in ("train", "eval") for _, one in manifest.lengths(side))
+
+
+def merged(place: Path, side: str = "train") -> Path:
+    """One file of all, as docs/train-specforge.md makes it."""
+    path = place / f"{side}.jsonl"
+    path.write_bytes(b"".join(file.read_bytes() for file in sorted((place / side).glob("*.jsonl"))))
+    return path
+
+
+def test_specforge_reads_every_row_as_it_was_recorded(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path, shard_rows=3)
+    rows = trainers("specforge", str(merged(tmp_path)), longest(manifest), home=tmp_path)
+    assert rows == recorded(made, tmp_path, "train")
+    assert len(rows) == manifest.rows("train") > 3
+
+
+def test_speculators_prepares_every_row_as_it_was_recorded(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path, shard_rows=3)
+    rows = trainers("speculators_prepare", str(tmp_path / "train"), longest(manifest), home=tmp_path)
+    assert without_lengths(rows) == recorded(made, tmp_path, "train")
+
+
+@pytest.mark.parametrize("loader", ["specforge", "speculators_prepare"])
+def test_at_the_edge_of_max_length_nothing_is_cut_and_one_less_would_cut(
+    loader: str, made: Made, tmp_path: Path
+) -> None:
+    limit = longest(made.export(tmp_path / "all", eval_share=0.0)) - 1
+    place = tmp_path / "limited"
+    manifest = made.export(place, eval_share=0.0, max_length=limit)
+    assert manifest.fates["too_long"] == 1
+    path = str(merged(place))
+    assert without_lengths(trainers(loader, path, limit, home=tmp_path)) == recorded(made, place, "train")
+    # What the filter is for: a row that is one token longer than the trainer's limit loses that token in silence.
+    edge = longest(manifest)
+    assert max(len(row["input_ids"]) for row in trainers(loader, path, edge, home=tmp_path)) == edge
+    assert trainers(loader, path, edge - 1, home=tmp_path) != trainers(loader, path, edge, home=tmp_path)
+
+
+def test_a_masked_tail_reaches_both(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path, eval_share=0.0, cut_off="mask", cut_off_tail=5)
+    path = merged(tmp_path)
+    ours = [json.loads(line)["loss_mask"] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert any(mask[-5:] == [0] * 5 for mask in ours)
+    for loader in ("specforge", "speculators_prepare"):
+        assert [row["loss_mask"] for row in trainers(loader, str(path), 4096, home=tmp_path)] == ours
+
+
+@pytest.mark.parametrize("shard_rows", [2, 10_000])
+def test_speculators_trains_and_validates_on_the_sides_of_our_split(
+    shard_rows: int, made: Made, tmp_path: Path
+) -> None:
+    manifest = made.export(tmp_path, format="speculators", shard_rows=shard_rows)
+    for split, side in (("train", "train"), ("val", "eval")):
+        rows = trainers("speculators_train", str(tmp_path), manifest.train_ratio, split, home=tmp_path)
+        assert without_lengths(rows) == recorded(made, tmp_path, side)
+        alone = trainers("speculators_train", str(tmp_path / side), 1.0, "train", home=tmp_path)
+        assert without_lengths(alone) == recorded(made, tmp_path, side)
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)
+
+
+def test_specforge_takes_the_config_in_the_docs(tmp_path: Path) -> None:
+    [block] = blocks("train-specforge.md", "yaml")
+    path = tmp_path / "run.yaml"
+    path.write_text(block, encoding="utf-8")
+    loaded = trainers("specforge_config", str(path), home=tmp_path)
+    assert yaml.safe_load(block)["data"].items() <= loaded["data"].items()
+
+
+def test_speculators_has_the_options_in_the_docs(tmp_path: Path) -> None:
+    commands = re.findall(
+        r"^speculators ([a-z-]+)((?:.*\\\n)*.*)$", "\n".join(blocks("train-speculators.md", "bash")), re.MULTILINE
+    )
+    assert {name for name, _ in commands} == {"prepare-data", "train"}
+    for name, rest in commands:
+        shown = trainers("speculators_config", [name], home=tmp_path)
+        assert shown["exit_code"] == 0
+        assert set(re.findall(r"--[a-z][a-z-]+", rest)) <= set(shown["options"])
