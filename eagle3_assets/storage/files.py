@@ -13,7 +13,7 @@ import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS, SCHEMAS
-from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
+from eagle3_assets.files import ZSTD_LEVEL, local_path, publish
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
 
@@ -67,18 +67,13 @@ def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
 
 
 def write_page(page: str, path: UPath) -> None:
-    """Writes a page as UTF-8, whole or not at all.
+    """Writes a page as UTF-8, whole or not at all; of two that write it at once, the later one's stays.
 
     Raises:
-        StorageError: as of :func:`write_parquet`.
+        StorageError: as of :func:`writing_text`.
     """
-    place = local_path(path)
-    try:
-        if place is not None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, page)
-    except OSError as error:
-        raise _not_written(path, error) from error
+    with writing_text(path) as file:
+        file.write(page)
 
 
 def _not_written(path: UPath, error: Exception) -> StorageError:

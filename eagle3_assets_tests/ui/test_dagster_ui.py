@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -82,6 +83,14 @@ def launch(page: Page, button: str) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def wait_for(file: Path, page: Page) -> None:
+    """Until a run has written a file; what a page shows of a run's metadata is not always seen without a reload."""
+    deadline = time.monotonic() + IN_TIME_MS / 1_000
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file.name} was not made"
+        page.wait_for_timeout(500)
+
+
 def test_one_partition_of_an_asset_from_its_page(site: Site, page: Page) -> None:
     site.open(page, "/assets/prompts")
     expect(page.get_by_text("Conversations of the source dataset, normalised")).to_be_visible()
@@ -117,15 +126,21 @@ def backfilled(site: Site, browser: Browser) -> Site:
 def test_the_corpus_is_summed_up_from_its_page(backfilled: Site, browser: Browser, page: Page) -> None:
     backfilled.open(page, "/assets/corpus_summary")
     expect(page.get_by_text("All partitions together")).to_be_visible()
+    file = backfilled.folder / "data" / "corpus_summary" / "corpus.html"
+    wait_for(file, page)  # the backfill of everything ends with it
+    file.unlink()
     page.get_by_role("button", name="Materialize").first.click()
+    wait_for(file, page)
+    backfilled.open(page, "/runs")
+    expect(page.get_by_text("Started", exact=True)).to_have_count(0, timeout=IN_TIME_MS)
+    backfilled.open(page, "/assets/corpus_summary")
     plot = page.get_by_role("img", name="lengths by dataset")
-    expect(plot.first).to_be_visible(timeout=IN_TIME_MS)
+    expect(plot.first).to_be_visible()
     expect(page.get_by_text("2 of 2 partitions count: 12 samples").first).to_be_visible()
     assert plot.first.evaluate("image => image.complete && image.naturalWidth") > 100
 
     opened = browser.new_page(viewport=SIZE)
     complaints: list[str] = []
-    file = backfilled.folder / "data" / "corpus_summary" / "corpus.html"
     opened.on("console", lambda said: complaints.append(said.text))
     opened.on("request", lambda asked: complaints.append(asked.url) if asked.url != file.as_uri() else None)
     opened.goto(file.as_uri())
