@@ -122,8 +122,15 @@ def _dataset_files(files: Sequence[str], key: str) -> dict[str, str]:
 
 
 def _write_responses(rows: pl.DataFrame, path: Path) -> None:
-    def records() -> "list[Record]":
-        return [
+    prompt = pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
+    parts = rows.select(
+        "id",
+        prompt_ids=pl.col("input_ids").list.head(prompt),
+        output_ids=pl.col("input_ids").list.slice(prompt),
+        told=_told(rows),
+    )
+    write_records(
+        (
             Record(
                 sample_id=row["id"],
                 output_ids=row["output_ids"],
@@ -131,16 +138,10 @@ def _write_responses(rows: pl.DataFrame, path: Path) -> None:
                 prompt_ids=row["prompt_ids"],
                 extra={"metadata": row["told"]},
             )
-            for row in rows.select(
-                "id",
-                prompt_ids=pl.col("input_ids").list.head(prompt),
-                output_ids=pl.col("input_ids").list.slice(prompt),
-                told=_told(rows),
-            ).iter_rows(named=True)
-        ]
-
-    prompt = pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
-    write_records(records(), path)
+            for row in parts.iter_rows(named=True)
+        ),
+        path,
+    )
 
 
 def _read_responses(path: Path) -> pl.DataFrame:

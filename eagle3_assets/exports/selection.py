@@ -29,7 +29,7 @@ FATES = {
 DECIDED = (TRAIN, EVAL, "too_long", "cut_off", "nothing_to_learn")
 """The fates that the export itself decides."""
 
-SHARD_TOKENS = 16 << 20
+SHARD_TOKENS = 8 << 20
 """Most input ids in a file, one row aside: a file is made in memory."""
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +20,7 @@ from eagle3_assets.exports.laws import LAWS
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.exports.verifying import read_index, verify
 from eagle3_assets.exports.writing import UNFINISHED
+from eagle3_assets.generation.sealed import Sealed, read_identity, write_identity
 from eagle3_assets.interchange import Row, read_rows
 from eagle3_assets.storage.files import write_parquet
 from eagle3_assets_tests.exports.conftest import Made
@@ -188,6 +190,35 @@ def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path)
     assert manifest.files == ()
     assert manifest.fates["too_long"]
     assert verify(UPath(tmp_path)).faults == ()
+
+
+def test_an_export_lies_on_an_object_store_as_well(made: Made, tmp_path: Path) -> None:
+    place = UPath("memory://bucket/export")
+    settings = Export(eval_share=0.55, format="speculators")
+    manifest = export(made.project, made.target, [made.to_export()], place, settings)
+    assert manifest == made.export(tmp_path, format="speculators")
+    assert verify(place).faults == ()
+    assert export(made.project, made.target, [made.to_export()], place, Export(format="jsonl")).files
+    assert verify(place).faults == ()
+    assert [path.name for path in (place / "train").iterdir()] == ["d-00000.jsonl"]
+
+
+def test_what_does_not_belong_together_is_not_exported_together(made: Made, tmp_path: Path) -> None:
+    one = made.to_export()
+
+    def exported(other: ToExport) -> None:
+        export(made.project, made.target, [one, other], UPath(tmp_path / "out"), Export())
+
+    with pytest.raises(ExportError, match="d-trial: a trial's conversations are its dataset's too"):
+        exported(replace(one, partition=made.project.partition("d-trial")))
+    sealed = one.stored.sealed
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update={"weights": "others"})
+    write_identity(UPath(tmp_path), identity)
+    pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
+    of_another = replace(one.stored, sealed=Sealed(UPath(tmp_path), pointer))
+    with pytest.raises(ExportError, match="made by targets with other weights: others and sha256:"):
+        exported(replace(one, stored=of_another))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_asset_makes_the_same_export(made: Made) -> None:
