@@ -96,6 +96,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
         def do_GET(self) -> None:
             seen.append(self.headers.get("Authorization"))
             self.send_response(401)
+            self.send_header("X-Error-Message", f"who is {seen[-1]}?")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -129,3 +130,15 @@ def test_the_only_token_is_the_environments_and_it_is_never_shown(
     assert set(server) == {None, "Bearer hf_secret"}
     assert server[0] is None
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("token", "given"), [("hf_secret\n", "Bearer hf_secret"), ("hf_sec\nret", None)])
+def test_a_token_with_white_space_is_no_traceback_that_shows_it(
+    token: str, given: str | None, server: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(PromptSourceError) as raised:
+        find([ADDRESS])
+    assert set(server) == ({given} if given else set())
+    assert "secret" not in str(raised.value)
+    assert given or "HF_TOKEN holds what no token has" in str(raised.value)

@@ -5,6 +5,7 @@ What belongs here: asking ``huggingface_hub`` for a snapshot. Not here: which of
 """
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,12 +32,15 @@ def local_snapshot(text: str) -> Snapshot:
     """The files of an address, downloaded where they are not in the cache yet.
 
     With ``HF_HUB_OFFLINE=1``, or without a connection, the cache must have them all. The only token that is used is
-    the one in ``HF_TOKEN``.
+    the one in ``HF_TOKEN``, without white space around it.
 
     Raises:
         HubError: the files cannot be had.
     """
     address = parse_address(text)
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not re.fullmatch(r"[!-~]*", token):
+        raise HubError(f"{TOKEN_VARIABLE} holds what no token has: white space or letters that are not ASCII")
     # These are slow to import, and most sources need none of it.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, IncompleteSnapshotError, LocalEntryNotFoundError
@@ -47,23 +51,25 @@ def local_snapshot(text: str) -> Snapshot:
             repo_type="dataset",
             revision=address.commit,
             allow_patterns=_patterns(address.path),
-            token=os.environ.get(TOKEN_VARIABLE) or False,
+            token=token or False,
         )
     except IncompleteSnapshotError as error:
         raise HubError(
-            f"the local cache has not all of the files, and the Hub cannot be asked: {_said(error)}"
+            f"the local cache has not all of the files, and the Hub cannot be asked: {_said(error, token)}"
         ) from None
     except LocalEntryNotFoundError as error:
-        raise HubError(f"the files are not in the local cache, and the Hub cannot be asked: {_said(error)}") from None
+        raise HubError(
+            f"the files are not in the local cache, and the Hub cannot be asked: {_said(error, token)}"
+        ) from None
     except GatedRepoError as error:
         raise HubError(
-            f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({_said(error)})"
+            f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({_said(error, token)})"
         ) from None
     except HfHubHTTPError as error:
-        hint = f"; a private dataset needs {TOKEN_VARIABLE}" if not os.environ.get(TOKEN_VARIABLE) else ""
-        raise HubError(f"the Hub refused it: {_said(error)}{hint}") from None
-    except (OSError, ValueError) as error:
-        raise HubError(f"the files cannot be had: {_said(error)}") from None
+        hint = f"; a private dataset needs {TOKEN_VARIABLE}" if not token else ""
+        raise HubError(f"the Hub refused it: {_said(error, token)}{hint}") from None
+    except Exception as error:  # noqa: BLE001 - the HTTP client raises its own, which may show the request
+        raise HubError(f"the files cannot be had: {_said(error, token)}") from None
     return Snapshot(Path(root), address.repository, address.path)
 
 
@@ -72,5 +78,8 @@ def _patterns(path: str) -> list[str] | None:
     return [path, f"{path}/*", path.replace("**/", "")] if path else None
 
 
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+def _said(error: Exception, token: str) -> str:
+    """What an error says, in one line and without the token or the password of an address."""
+    said = " ".join(str(error).split())
+    said = said.replace(token, "[the token]") if token else said
+    return re.sub(r"(?<=://)[^/@\s]+@", "", said)[:300]
