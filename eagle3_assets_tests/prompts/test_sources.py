@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,3 +272,21 @@ def test_what_has_changed_of_a_source_is_named(tree: Path) -> None:
         "a/file_link.jsonl has another content",
         "b.jsonl has another content",
     ]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl.gz", "jsonl.zst"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty; was it fetched whole?"),
+        (b"<html>not found</html>", "does not begin as its name says; was it fetched whole?"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a Git LFS pointer, not the file"),
+    ],
+)
+def test_a_file_that_was_not_fetched_is_no_source_without_rows(
+    content: bytes, said: str, ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(content)
+    with pytest.raises(PromptSourceError, match=rf"a\.{ending}: {re.escape(said)}"):
+        rows_of(path)

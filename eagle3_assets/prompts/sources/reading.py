@@ -30,6 +30,9 @@ from eagle3_assets.strict_json import BYTE_ORDER_MARK, StrictJsonError, parse
 
 _PARQUET = b"PAR1"
 _NAMED_AS_LINES = re.compile(r".*\.(?:jsonl|ndjson)(?:\.(?:gz|zst|zstd))?", re.IGNORECASE)
+_NAMED_AS_BINARY = re.compile(r".*\.(parquet|gz|zst|zstd)", re.IGNORECASE)
+_MAGIC = {"parquet": _PARQUET, "gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "zstd": b"\x28\xb5\x2f\xfd"}
+_LFS_POINTER = b"version https://git-lfs"
 _BITE = 1 << 20
 _PARQUET_ROWS = 256
 """Rows of a parquet file that are held at once: a conversation may be long."""
@@ -89,6 +92,7 @@ class OpenSource:
         """All rows but empty lines, in order."""
         try:
             start = self._hashed.peek(4)[:4]
+            self._require_kind(start)
             if start == _PARQUET:
                 yield from self._numbered(_parquet_rows(self.file.path))
                 return
@@ -118,6 +122,17 @@ class OpenSource:
             modified_ns=after.st_mtime_ns,
             sha256=self._sha256.hexdigest(),
             format=format,
+        )
+
+    def _require_kind(self, start: bytes) -> None:
+        """A file that is called packed or Parquet and is not was not written, or not fetched: no row must hide that."""
+        named = _NAMED_AS_BINARY.fullmatch(self.file.name)
+        if named is None or start.startswith(_MAGIC[named[1].lower()]):
+            return
+        if self._hashed.peek(len(_LFS_POINTER)).startswith(_LFS_POINTER):
+            raise PromptSourceError(f"{self.file.path}: is a Git LFS pointer, not the file; fetch it: git lfs pull")
+        raise PromptSourceError(
+            f"{self.file.path}: {'does not begin as its name says' if start else 'is empty'}; was it fetched whole?"
         )
 
     def _numbered(self, rows: Iterator[tuple[int, bytes | TooLong | dict[str, Any]]]) -> Iterator[SourceRow]:
