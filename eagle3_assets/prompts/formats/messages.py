@@ -4,10 +4,11 @@ What belongs here: roles, contents, calls and results, whatever format names the
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
+from eagle3_assets.prompts.formats.reasoning import shows_markup
 from eagle3_assets.prompts.formats.tools import tools
 from eagle3_assets.prompts.formats.values import first, from_text, kind, name, only_one, plain, text
 from eagle3_assets.strict_json import StrictJsonError, parse
@@ -26,17 +27,21 @@ SYSTEM = ("system", "system_prompt")
 REASONING = ("reasoning_content", "reasoning", "thinking")
 MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
 
+TOOLS = ("tools", "functions", "available_tools")
+CALL_KEYS = {"id", "type", "index", "function", "name", "arguments", "parameters"}
+
 _READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", *REASONING, *MEDIA}
+_AS_TEXT = " (calls written into the content as text are not read)"
 _NOTES = {
     # About a message, not part of what was said.
     *("id", "uuid", "message_id", "parent_id", "type", "model", "timestamp", "created", "created_at", "date", "time"),
     *("country", "language", "lang", "state", "header", "hashed_ip", "turn_identifier", "weight", "train", "loss"),
     *("source", "score", "rating", "labels", "tokens", "finish_reason", "stop_reason", "logprobs", "usage"),
-    *("metadata", "meta", "index", "annotations"),
+    *("metadata", "meta", "index", "annotations", "openai_id", "system_fingerprint"),
 }
 
 
-def dialogue(row: Json, messages: list[Json], *, remarks: Iterable[str] = ()) -> Dialogue:
+def dialogue(row: Json, messages: list[Json], *, remarks: Collection[str] = ()) -> Dialogue:
     """A dialogue of normal messages and of what stands beside them in the row: id, system prompt, tools.
 
     Raises:
@@ -50,10 +55,18 @@ def dialogue(row: Json, messages: list[Json], *, remarks: Iterable[str] = ()) ->
     open_calls = False
     for i, message in enumerate(messages):
         if message["role"] == "tool" and not open_calls:
-            raise RefusedRowError(f"message {i + 1} is a tool's result, and no call stands before it")
+            raise RefusedRowError(f"message {i + 1} is a tool's result, and no call stands before it{_AS_TEXT}")
         open_calls = message["role"] == "tool" or "tool_calls" in message
-    declared = only_one(row, ("tools", "functions"))
-    return Dialogue(source_id(row), messages, tools(declared, "tools"), tuple(remarks))
+    declared = tools(only_one(row, TOOLS), "tools")
+    return Dialogue(source_id(row), messages, declared, (*remarks, *_remarks(messages, declared, remarks)))
+
+
+def _remarks(messages: list[Json], declared: list[Json] | None, known: Collection[str]) -> Iterator[str]:
+    """What a person would want to know of a history that is kept as it is."""
+    if declared is None and any("tool_calls" in message for message in messages):
+        yield "the history has tool calls, and no tools are declared"
+    if not known and any(m["role"] == "assistant" and shows_markup(m["content"]) for m in messages):
+        yield "an earlier answer has the markup of reasoning in its content, where it stays"
 
 
 def source_id(row: Json) -> str | None:
@@ -102,7 +115,7 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}.role` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     role = ROLES[spelled]
     no_media(given, f"{where}.")
-    _nothing_unknown(given, where)
+    _nothing_unknown(given, where, _READ)
     calls = _calls(given, where)
     said = content(given.get("content"), f"{where}.content", result=role == "tool")
     if said is None and not calls:
@@ -158,6 +171,8 @@ def call(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         function = given
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise RefusedRowError(f"`{where}` must be an object with `function.name`")
+    _nothing_unknown(given, where, CALL_KEYS)
+    _nothing_unknown(function, f"{where}.function", CALL_KEYS)
     normal: Json = {
         "type": "function",
         "function": {
@@ -203,10 +218,10 @@ def _system(row: Json, messages: list[Json]) -> list[Json]:
     return [] if spoken else [{"role": "system", "content": given}]
 
 
-def _nothing_unknown(given: Json, where: str) -> None:
+def _nothing_unknown(given: Json, where: str, read: Collection[str]) -> None:
     """A number or a switch under an unknown key says nothing; text, a list or an object might."""
     for key, value in given.items():
-        if key not in _READ and key not in _NOTES and isinstance(value, str | list | dict) and value:
+        if key not in read and key not in _NOTES and isinstance(value, str | list | dict) and value:
             raise RefusedRowError(f"`{where}` has {quoted(key)}, which is not known and would be lost")
 
 

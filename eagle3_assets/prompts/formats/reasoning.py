@@ -25,6 +25,11 @@ _WHOLE = (
 )
 
 
+def shows_markup(text: str) -> bool:
+    """Whether a text holds markup of reasoning anywhere."""
+    return any(word in text for word in _WORDS)
+
+
 def has_markup(text: str) -> bool:
     """Whether a text begins like an answer with its reasoning in front."""
     return text.lstrip().startswith(("<think>", "<|begin_of_thought|>"))
@@ -37,7 +42,7 @@ def separated(messages: list[Json]) -> tuple[list[Json], list[str]]:
     """
     made, remarks = [], []
     for i, message in enumerate(messages):
-        if message["role"] != "assistant" or not any(word in message["content"] for word in _WORDS):
+        if message["role"] != "assistant" or not shows_markup(message["content"]):
             made.append(message)
             continue
         parts = None if "reasoning_content" in message else _parts(message["content"])

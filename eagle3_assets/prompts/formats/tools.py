@@ -27,6 +27,7 @@ _TYPES = {
     "null": ("none", "nonetype", "null"),
 }
 _NAMED = {spelled: right for right, others in _TYPES.items() for spelled in others}
+_AROUND = ("type", "function")
 _ANY = ("any", "")
 """JSON Schema says it by naming no type."""
 _OF = re.compile(r"(\w+)\s*\[(.*)\]")
@@ -67,7 +68,8 @@ def schema(given: Any) -> Any:  # noqa: ANN401 - parsed JSON
     made: Json = {}
     for key, value in given.items():
         if key == "type":
-            made |= _typed(value)
+            # What the schema says of its items itself is more than the type's name does.
+            made |= {said: of for said, of in _typed(value).items() if said == "type" or said not in given}
         elif key in _NAMED_SCHEMAS and isinstance(value, dict):
             made[key] = {named: schema(item) for named, item in value.items()}
         elif key in _LISTS_OF_SCHEMAS and isinstance(value, list):
@@ -96,9 +98,11 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}` is {kind(tool)}, not a tool")
     if tool.get("type") not in (None, "function", "custom") or (tool.get("type") == "custom" and "custom" in tool):
         raise RefusedRowError(f"`{where}.type` is {quoted(tool['type'])}; only functions are supported")
-    function = tool.get("function")
+    function, beside = tool.get("function"), {key: value for key, value in tool.items() if key not in _AROUND}
     if function is None:
-        function = {key: value for key, value in tool.items() if key != "type"}
+        function = beside
+    elif isinstance(function, dict):
+        function = _merged(function, beside, where)
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"].strip():
         raise RefusedRowError(f"`{where}` must be {{type: function, function: {{name, description, parameters}}}}")
     name(function["name"], f"{where}.function.name")
@@ -110,6 +114,19 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         else:
             made["parameters"] = declared
     return {"type": "function", "function": made if "parameters" in made else {**made, "parameters": declared}}
+
+
+def _merged(function: Json, beside: Json, where: str) -> Json:
+    """A function with what stands beside it instead of in it: some write the parameters there."""
+    merged = dict(function)
+    for key, value in beside.items():
+        if value is None or value == function.get(key):
+            continue
+        spellings = PARAMETERS if key in PARAMETERS else (key,)
+        if any(function.get(spelling) for spelling in spellings):
+            raise RefusedRowError(f"`{where}.{key}` and `{where}.function` say different things")
+        merged[key] = value
+    return merged
 
 
 def _parameters(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON

@@ -51,6 +51,7 @@ GLAIVE = {
     'FUNCTION RESPONSE: {"degrees": -3}\n\n\nASSISTANT: Yes.\n\n- very <|endoftext|>\n\n\n',
 }
 
+UNDECLARED = "the history has tool calls, and no tools are declared"
 ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
     "openai": ("openai", openai(USER, CALLING, RESULT, ANSWER, tools=[WEATHER]), [USER, CALLING, RESULT, ANSWER], []),
     "openai, arguments as text, content null": (
@@ -183,7 +184,7 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
         "openai",
         openai(USER, {"role": "assistant", "content": "<think>a</think>b"}),
         [USER, {"role": "assistant", "content": "<think>a</think>b"}],
-        [],
+        ["an earlier answer has the markup of reasoning in its content, where it stays"],
     ),
     "sharegpt": (
         "sharegpt",
@@ -315,7 +316,8 @@ def test_a_row_comes_in_its_normal_form(name: str) -> None:
     kind, row, messages, remarks = ACCEPTED[name]
     found = read(kind, row)
     assert found.messages == messages
-    assert list(found.remarks) == remarks
+    undeclared = found.tools is None and any("tool_calls" in message for message in found.messages)
+    assert list(found.remarks) == remarks + [UNDECLARED] * undeclared
 
 
 @pytest.mark.parametrize("name", [name for name in ACCEPTED if "null in JSON text" not in name])
@@ -532,3 +534,20 @@ def test_an_example_of_the_docs_becomes_what_they_say(name: str, row: str, becom
     found = read(name, json.loads(row))
     assert {"messages": found.messages, "tools": found.tools} == {"tools": None, **json.loads(becomes)}
     assert detect([json.loads(row)]).format == name
+
+
+def test_tools_that_toucan_calls_available_are_read() -> None:
+    given = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
+    assert read("openai", {**openai(USER), "available_tools": json.dumps(given)}).tools == given
+
+
+@pytest.mark.parametrize(
+    ("call", "lost"),
+    [
+        ({"function": {"name": "f", "arguments": "{}"}, "result": "Y"}, r"tool_calls\[0\]` has 'result'"),
+        ({"function": {"name": "f", "arguments": "{}", "output": "X"}}, r"tool_calls\[0\].function` has 'output'"),
+    ],
+)
+def test_what_a_call_has_besides_is_not_lost_in_silence(call: dict[str, Any], lost: str) -> None:
+    with pytest.raises(RefusedRowError, match=lost):
+        read("openai", openai(USER, {"role": "assistant", "content": None, "tool_calls": [call]}))

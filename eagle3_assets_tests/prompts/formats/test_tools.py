@@ -28,6 +28,9 @@ SHAPES: dict[str, Any] = {
     "keyed by name": {"f": {"description": "d", "parameters": SCHEMA}},
     "keyed by name, whole tools": {"f": TOOL},
     "parameters as JSON text": [{**BARE, "parameters": json.dumps(SCHEMA)}],
+    "parameters and description beside the function": [
+        {"type": "function", "function": {"name": "f"}, "description": "d", "parameters": SCHEMA}
+    ],
     "nulls that Arrow filled in": [
         {"type": "function", "function": {**FUNCTION, "strict": None, "parameters": {**SCHEMA, "$defs": None}}}
     ],
@@ -145,6 +148,7 @@ def test_types_at_every_depth_and_properties_called_type() -> None:
             "`tools[0].parameters` and `tools[0].input_schema`",
         ),
         ({"f": "d"}, "is text, not a tool's description"),
+        ([{**TOOL, "description": "e"}], "`tools[0].description` and `tools[0].function` say different things"),
         (
             [{"name": "f", "parameters": {"type": "object", "default": float("inf")}}],
             "holds inf, which JSON cannot say",
@@ -155,3 +159,10 @@ def test_what_is_no_tool_is_refused_by_name(given: Any, reason: str) -> None:
     with pytest.raises(RefusedRowError) as refusal:
         tools(given, "tools")
     assert reason in str(refusal.value)
+
+
+@pytest.mark.parametrize("keys", [("type", "items"), ("items", "type")])
+def test_items_that_are_described_stay(keys: tuple[str, str]) -> None:
+    item = {"type": "object", "properties": {"a": {"type": "string"}}}
+    given = {"type": "List[dict]", "items": item}
+    assert schema({key: given[key] for key in keys}) == {"type": "array", "items": item}
