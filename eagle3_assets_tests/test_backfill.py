@@ -51,6 +51,7 @@ def api(make_project: ProjectMaker, tmp_path: Path) -> Iterator[Api]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_backfill_of_two_partitions_and_its_checks(api: Api, tmp_path: Path) -> None:
     keys = ["d-00of02", "d-01of02"]
     launched = api(

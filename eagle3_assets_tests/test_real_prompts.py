@@ -21,6 +21,7 @@ def rows_of(data: Path) -> list[dict[str, Any]]:
     return [row for name, count in TAKEN.items() for row in bfcl.one_turn(data, name)[:count]]
 
 
+@pytest.mark.slow
 def test_every_row_ends_somewhere_with_a_reason_and_every_law_speaks(
     make_project: ProjectMaker, instance: dg.DagsterInstance
 ) -> None:
