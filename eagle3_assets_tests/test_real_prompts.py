@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+import pytest
 
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.running import materialize
