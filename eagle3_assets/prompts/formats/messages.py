@@ -28,6 +28,7 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
 
 TOOLS = ("tools", "functions", "available_tools")
+TEMPLATE = "chat_template_kwargs"
 CALL_KEYS = {"id", "type", "index", "function", "name", "arguments", "parameters"}
 
 _READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", *REASONING, *MEDIA}
@@ -57,7 +58,7 @@ def dialogue(row: Json, messages: list[Json], *, remarks: Collection[str] = ()) 
         if message["role"] == "tool" and not open_calls:
             raise RefusedRowError(f"message {i + 1} is a tool's result, and no call stands before it{_AS_TEXT}")
         open_calls = message["role"] == "tool" or "tool_calls" in message
-    declared = tools(only_one(row, TOOLS), "tools")
+    declared = declared_tools(row)
     return Dialogue(source_id(row), messages, declared, (*remarks, *_remarks(messages, declared, remarks)))
 
 
@@ -67,6 +68,33 @@ def _remarks(messages: list[Json], declared: list[Json] | None, known: Collectio
         yield "the history has tool calls, and no tools are declared"
     if not known and any(m["role"] == "assistant" and shows_markup(m["content"]) for m in messages):
         yield "an earlier answer has the markup of reasoning in its content, where it stays"
+
+
+def declared_tools(row: Json) -> list[Json] | None:
+    """The tools that a row declares, under whatever key; None without any.
+
+    Raises:
+        RefusedRowError: two keys declare different tools, or a key has tools that are no JSON.
+    """
+    template = template_arguments(row)
+    if template.get("python_tools"):
+        raise RefusedRowError(f"`{TEMPLATE}.python_tools` is there: only tools in JSON are read")
+    found = {key: tools(row.get(key), key) for key in TOOLS}
+    for key in ("tools", "xml_tools"):
+        found[f"{TEMPLATE}.{key}"] = tools(template.get(key), f"{TEMPLATE}.{key}")
+    declared: list[Json] | None = only_one(found, found)
+    return declared
+
+
+def template_arguments(row: Json) -> Json:
+    """What a row gives to its template beside the messages (SmolTalk 2): tools and instructions may be there."""
+    given = row.get(TEMPLATE)
+    found = from_text(given, TEMPLATE) if given else None
+    if not found:
+        return {}
+    if not isinstance(found, dict):
+        raise RefusedRowError(f"`{TEMPLATE}` is {kind(found)}, not an object")
+    return found
 
 
 def source_id(row: Json) -> str | None:
@@ -209,7 +237,9 @@ def arguments(value: Any, where: str) -> Json | str:  # noqa: ANN401 - parsed JS
 
 
 def _system(row: Json, messages: list[Json]) -> list[Json]:
-    given = only_one(row, SYSTEM)
+    instructions = f"{TEMPLATE}.custom_instructions"
+    spelled = {key: row.get(key) for key in SYSTEM} | {instructions: template_arguments(row).get("custom_instructions")}
+    given = only_one({key: said for key, said in spelled.items() if said}, spelled)
     if given is None or not text(given, "system").strip():
         return []
     spoken = [message["content"] for message in messages if message["role"] == "system"]

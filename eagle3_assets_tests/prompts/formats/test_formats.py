@@ -391,6 +391,10 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai(USER, id=" "), "`id` must be printable text"),
     ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
     ("openai", openai(USER, tools=[WEATHER], functions=[CALL]), "`tools` and `functions` are both there and differ"),
+    ("openai", openai(USER, tools=[WEATHER], available_tools="[{}]"), "`available_tools[0]` must be"),
+    ("openai", openai(USER, chat_template_kwargs={"python_tools": ["def f(): ..."]}), "python_tools` is there"),
+    ("openai", openai(USER, chat_template_kwargs={"xml_tools": ["f()"]}), "`chat_template_kwargs.xml_tools[0]` is not"),
+    ("openai", openai(USER, chat_template_kwargs=["x"]), "`chat_template_kwargs` is a list, not an object"),
     ("sharegpt", sharegpt(), "`conversations` must be a non-empty list"),
     ("sharegpt", sharegpt(("alien", "x")), "`conversations[0].from` is 'alien'; known: system, developer, human"),
     ("sharegpt", sharegpt(("system", "x")), "no user message"),
@@ -536,9 +540,24 @@ def test_an_example_of_the_docs_becomes_what_they_say(name: str, row: str, becom
     assert detect([json.loads(row)]).format == name
 
 
-def test_tools_that_toucan_calls_available_are_read() -> None:
-    given = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
-    assert read("openai", {**openai(USER), "available_tools": json.dumps(given)}).tools == given
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"available_tools": json.dumps([WEATHER])},
+        {"available_tools": [WEATHER], "tools": json.dumps([WEATHER["function"]]), "functions": []},
+        {"chat_template_kwargs": {"xml_tools": [json.dumps(WEATHER)], "python_tools": [], "enable_thinking": False}},
+        {"chat_template_kwargs": json.dumps({"tools": [WEATHER]})},
+    ],
+)
+def test_tools_are_found_under_other_keys(row: dict[str, Any]) -> None:
+    assert read("openai", openai(USER, **row)).tools == [WEATHER]
+
+
+def test_instructions_for_a_template_are_the_system_prompt() -> None:
+    row = openai(USER, chat_template_kwargs={"custom_instructions": "Be kind."}, system="")
+    assert read("openai", row).messages == [{"role": "system", "content": "Be kind."}, USER]
+    with pytest.raises(RefusedRowError, match=r"`system` and `.*custom_instructions` are both there"):
+        read("openai", {**row, "system": "Be brief."})
 
 
 @pytest.mark.parametrize(
