@@ -55,6 +55,14 @@ def test_beside_other_places_names_begin_with_the_repository(tmp_path: Path) -> 
     assert [file.name for file in found.files] == ["owner/name/data/b.jsonl", "own.jsonl"]
 
 
+def test_two_commits_of_one_dataset_are_not_mixed_up(cache: Path) -> None:
+    other = COMMIT[::-1]
+    (cache / "snapshots" / other / "data").mkdir(parents=True)
+    (cache / "snapshots" / other / "data" / "b.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(PromptSourceError, match=r"both be called owner/name/data/b\.jsonl; put them into two datasets"):
+        find([f"{ADDRESS}/data/b.jsonl", f"{ADDRESS.replace(COMMIT, other)}/data/b.jsonl"])
+
+
 def test_a_snapshot_that_is_known_to_be_incomplete_is_not_read(cache: Path) -> None:
     names = ["data/a.jsonl", "data/b.jsonl", "data/missing.jsonl", "README.md"]
     (cache / "trees").mkdir()

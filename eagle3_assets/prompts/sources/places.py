@@ -12,6 +12,7 @@ from pathlib import Path
 
 from eagle3_assets.config import HUB_SCHEME
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
+from eagle3_assets.tokens.safe_text import visible
 
 TAKEN_ENDINGS = re.compile(r".*\.(?:(?:jsonl|ndjson|json)(?:\.(?:gz|zst|zstd))?|parquet)", re.IGNORECASE)
 """Of the files that a directory gives. A file or glob gives every file that it names, whatever its ending."""
@@ -78,8 +79,22 @@ def find(source: Sequence[str]) -> Found:
         for name in entry.names:
             path = entry.root / name
             files.setdefault(path, SourceFile(prefix + name, path))
+    _require_names(files.values())
     left_out = [prefix + name for entry, prefix in zip(entries, prefixes, strict=True) for name in entry.left_out]
     return Found(tuple(files.values()), tuple(left_out))
+
+
+def _require_names(files: Iterable[SourceFile]) -> None:
+    """Rows are accounted for by their file's name, and a change of a file is told by it."""
+    named: dict[str, SourceFile] = {}
+    for file in files:
+        if not file.name.isprintable():
+            raise PromptSourceError(f"{visible(str(file.path))!r}: the file's name is no printable text; rename it")
+        first = named.setdefault(file.name, file)
+        if first is not file:
+            raise PromptSourceError(
+                f"{first.path} and {file.path} would both be called {file.name}; put them into two datasets"
+            )
 
 
 def _entry(place: str) -> _Entry:
@@ -122,6 +137,8 @@ def _of_directory(root: Path) -> tuple[list[str], list[str]]:
             relative = (Path(folder) / name).relative_to(root).as_posix()
             if name.startswith("."):
                 left_out.append(f"{relative} (hidden)")
+            elif not (Path(folder) / name).is_file():
+                left_out.append(f"{relative} (no regular file)")
             elif not TAKEN_ENDINGS.fullmatch(name):
                 left_out.append(f"{relative} (no ending of a data file)")
             else:
