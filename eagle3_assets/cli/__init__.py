@@ -9,6 +9,7 @@ Exit codes of every command: 0, all is well; 1, done, but something is wrong wit
 import typer
 
 from eagle3_assets.cli.audit import audit
+from eagle3_assets.cli.check_config import check_config
 from eagle3_assets.cli.decode import decode
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
@@ -30,7 +31,7 @@ def _eagle3_assets() -> None:
     """Training data for EAGLE-3 drafters: made of the target's own tokens, and proven to be."""
 
 
-for command in (plan, materialize, replay, prompt, decode, audit, stats, datasets, ui, demo):
+for command in (check_config, plan, materialize, replay, prompt, decode, audit, stats, datasets, ui, demo):
     app.command()(command)
 
 
