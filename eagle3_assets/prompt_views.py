@@ -7,7 +7,7 @@ Prompts are text that others wrote: whatever leaves :func:`prompt_lines` is safe
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -161,6 +161,23 @@ def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> It
         elif some:
             yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(some))
             yield Piece("\n", "text")
+
+
+def abridged(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
+    """The same with no more than so many characters of text between two headings; what is left out is counted."""
+    room = most
+    for piece in pieces:
+        if piece.kind == "heading":
+            if room < 0:
+                yield Piece(f" [{-room:,} characters more]\n", "heading")
+            room = most
+            yield piece
+            continue
+        if room > 0:
+            yield Piece(piece.text[:room], piece.kind)
+        room -= len(piece.text)
+    if room < 0:
+        yield Piece(f" [{-room:,} characters more]\n", "heading")
 
 
 def prompt_json(view: PromptView, decoder: Decoder, *, ids: bool = False) -> str:

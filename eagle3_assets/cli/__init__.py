@@ -9,6 +9,7 @@ Exit codes of every command: 0, all is well; 1, done, but something is wrong wit
 import typer
 
 from eagle3_assets.cli.audit import audit
+from eagle3_assets.cli.check_config import check_config
 from eagle3_assets.cli.decode import decode
 from eagle3_assets.cli.export import export, verify
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
@@ -34,6 +35,7 @@ def _eagle3_assets() -> None:
 
 
 COMMANDS = (
+    check_config,
     plan,
     materialize,
     replay,

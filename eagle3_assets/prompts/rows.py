@@ -13,8 +13,9 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from eagle3_assets.config import Dataset
 from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
-from eagle3_assets.partitions import Partition, stable_rank
+from eagle3_assets.partitions import Partition, dataset_partitions, stable_rank
 from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import detect, read
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
@@ -23,7 +24,7 @@ from eagle3_assets.prompts.sources.changes import unread
 from eagle3_assets.prompts.turns import conversation_id, history, turns_to_generate
 from eagle3_assets.tokens.safe_text import quoted
 
-__all__ = ["Accounts", "NotedRow", "PromptRows", "PromptSourceError", "read_partition"]
+__all__ = ["Accounts", "NotedRow", "PromptRows", "PromptSourceError", "read_first", "read_partition"]
 
 DETECTED_ROWS = 100
 """Rows of a file by which its format is found."""
@@ -119,8 +120,26 @@ def read_partition(
     Raises:
         PromptSourceError: the source is missing, unreadable or damaged, or its format cannot be told.
     """
-    reading = _Reading(partition, trial_rows, refused)
-    found = find(partition.dataset.source)
+    return _read(_Reading(partition, trial_rows, refused))
+
+
+def read_first(dataset: Dataset, rows: int) -> PromptRows:
+    """What the first rows of a dataset's source become, with no sample taken and no shards made.
+
+    Args:
+        dataset: its source and settings.
+        rows: how many to read after those that it skips.
+
+    Raises:
+        PromptSourceError: as in :func:`read_partition`, of what is read. Files are not hashed, nor read any further.
+    """
+    limit = rows if dataset.limit is None else min(rows, dataset.limit)
+    whole = dataset.model_copy(update={"limit": limit, "shards": 1, "sample": None})
+    return _read(_Reading(dataset_partitions(whole)[0], rows, lambda _: None, hash_files=False))
+
+
+def _read(reading: "_Reading") -> PromptRows:
+    found = find(reading.source)
     files = tuple(reading.take(file) for file in found.files)
     rows = reading.chosen()
     return PromptRows(
@@ -137,9 +156,11 @@ def read_partition(
 class _Reading:
     """One pass over a source for one partition."""
 
-    def __init__(self, partition: Partition, trial_rows: int, tell: Callable[[NotedRow], object]) -> None:
+    def __init__(
+        self, partition: Partition, trial_rows: int, tell: Callable[[NotedRow], object], *, hash_files: bool = True
+    ) -> None:
         self._partition, self._dataset = partition, partition.dataset
-        self._trial_rows, self._tell = trial_rows, tell
+        self._trial_rows, self._tell, self._hash_files = trial_rows, tell, hash_files
         self.refused: list[NotedRow] = []
         self.remarked: list[NotedRow] = []
         self.remarks = 0
@@ -164,7 +185,14 @@ class _Reading:
                     self._take(row, read(format_name or "", value), format_name)
                 except RefusedRowError as refusal:
                     self._refuse(row, str(refusal))
+            if not self._hash_files:
+                return unread(file).model_copy(update={"format": format_name})
             return opened.state(format_name)
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """Where the rows are."""
+        return self._dataset.source
 
     def chosen(self) -> pl.DataFrame:
         """The partition's rows, once everything was read."""

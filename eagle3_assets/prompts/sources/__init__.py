@@ -5,6 +5,7 @@ means (``prompts.formats``), which rows a partition takes (``prompts.rows``).
 """
 
 from eagle3_assets.prompts.sources.changes import FileState, differences
+from eagle3_assets.prompts.sources.estimate import RowEstimate, estimate_rows
 from eagle3_assets.prompts.sources.places import Found, PromptSourceError, SourceFile, find
 from eagle3_assets.prompts.sources.reading import OpenSource, SourceRow
 
@@ -13,8 +14,10 @@ __all__ = [
     "Found",
     "OpenSource",
     "PromptSourceError",
+    "RowEstimate",
     "SourceFile",
     "SourceRow",
     "differences",
+    "estimate_rows",
     "find",
 ]

@@ -28,11 +28,15 @@ class Snapshot:
     """As in the address."""
 
 
-def local_snapshot(text: str) -> Snapshot:
+def local_snapshot(text: str, *, ask: bool = True) -> Snapshot:
     """The files of an address, downloaded where they are not in the cache yet.
 
     With ``HF_HUB_OFFLINE=1``, or without a connection, the cache must have them all. The only token that is used is
     the one in ``HF_TOKEN``, without white space around it.
+
+    Args:
+        text: the address.
+        ask: whether the Hub may be asked.
 
     Raises:
         HubError: the files cannot be had.
@@ -41,6 +45,7 @@ def local_snapshot(text: str) -> Snapshot:
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not re.fullmatch(r"[!-~]*", token):
         raise HubError(f"{TOKEN_VARIABLE} holds what no token has: white space or letters that are not ASCII")
+    unasked = "cannot be asked" if ask else "is not asked here"
     # These are slow to import, and most sources need none of it.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, IncompleteSnapshotError, LocalEntryNotFoundError
@@ -52,15 +57,14 @@ def local_snapshot(text: str) -> Snapshot:
             revision=address.commit,
             allow_patterns=_patterns(address.path),
             token=token or False,
+            local_files_only=not ask,
         )
     except IncompleteSnapshotError as error:
         raise HubError(
-            f"the local cache has not all of the files, and the Hub cannot be asked: {_said(error, token)}"
+            f"the local cache has not all of the files, and the Hub {unasked}: {_said(error, token)}"
         ) from None
     except LocalEntryNotFoundError as error:
-        raise HubError(
-            f"the files are not in the local cache, and the Hub cannot be asked: {_said(error, token)}"
-        ) from None
+        raise HubError(f"the files are not in the local cache, and the Hub {unasked}: {_said(error, token)}") from None
     except GatedRepoError as error:
         raise HubError(
             f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({_said(error, token)})"

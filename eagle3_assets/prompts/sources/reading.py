@@ -88,15 +88,27 @@ class OpenSource:
     ) -> None:
         self._raw.close()
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is, as told by its first bytes; to be asked before rows are read."""
+        try:
+            return self._hashed.peek(4)[:4] == _PARQUET
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    @property
+    def read_share(self) -> float:
+        """How much of the file was read for the rows so far, above 0 and up to 1; not of parquet."""
+        return self._hashed.tell() / max(1, self._before.st_size)
+
     def rows(self) -> Iterator[SourceRow]:
         """All rows but empty lines, in order."""
         try:
-            start = self._hashed.peek(4)[:4]
-            self._require_kind(start)
-            if start == _PARQUET:
+            self._require_kind(self._hashed.peek(4)[:4])
+            if self.is_parquet:
                 yield from self._numbered(_parquet_rows(self.file.path))
                 return
-            content = unpacked(self._hashed, start)
+            content = unpacked(self._hashed, self._hashed.peek(4)[:4])
             if _is_array(content, self.file.name):
                 yield from self._numbered(enumerate(array_elements(content), start=1))
             else:
@@ -150,6 +162,9 @@ class _Hashing(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def tell(self) -> int:
+        return self._file.tell()
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
         count = self._file.readinto(buffer) or 0
