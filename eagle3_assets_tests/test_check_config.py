@@ -166,3 +166,18 @@ def test_code_that_runs_is_named_and_code_that_does_not(tmp_path: Path) -> None:
     assert "needs target.trust_remote_code: true" in wrong(result)[0]
     assert "does not run, as it is not trusted: own_helper.py, tokenization_own.py" in result.stdout
     assert directory.is_dir()
+
+
+def test_what_was_downloaded_of_the_hub_is_read_from_its_cache(
+    make_project: ProjectMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    # An address at which nobody answers: it is not asked.
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
+    data = tmp_path / "hub" / "datasets--owner--name" / "snapshots" / COMMIT / "data"
+    data.mkdir(parents=True)
+    write_jsonl(data / "a.jsonl", demo_rows("chat", 3))
+    make_project(dataset={"source": f"hf://datasets/owner/name@{COMMIT}/data"})
+    result = checked(tmp_path / "eagle3.yaml")
+    assert result.exit_code == 0, result.stderr
+    assert cells(result, "d")[3:6] == ["3", "0", "3"]

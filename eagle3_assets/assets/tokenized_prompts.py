@@ -1,5 +1,7 @@
 """The asset ``tokenized_prompts``: the ids that the target will be given."""
 
+import time
+
 import dagster as dg
 import polars as pl
 
@@ -22,6 +24,8 @@ from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import markdown_block, visible
 
+TOLD_EVERY_S = 30.0
+"""Seconds between two lines of progress in the run's log."""
 SHOWN = 4_000
 """Characters of the first prompt in the metadata; every materialization stores them in the instance."""
 
@@ -51,10 +55,14 @@ def build(project: Project) -> dg.AssetsDefinition:
         if loaded.settings.trust_remote_code:
             context.log.warning(visible(warning(loaded.code)))
         parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
+        total, told = prompts.select(pl.len()).collect().item(), time.monotonic()
         for rows in batches(prompts):
             tokenized = tokenize(project, partition, loaded, rows)
             parts.append(tokenized)
             versions += TokenColumn.from_series(tokenized["prompt_ids"]).digests()
+            if time.monotonic() - told >= TOLD_EVERY_S:
+                context.log.info(f"rendered {len(versions):,} of {total:,} prompts")
+                told = time.monotonic()
         result = pl.concat(parts)
         refused = result.filter(pl.col("status") == "refused")
         return dg.MaterializeResult(

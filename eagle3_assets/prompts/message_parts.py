@@ -75,5 +75,7 @@ def _user_turn(render: Callable[[list[Json]], str]) -> str | None:
 
 def _agreement(shown: str, text: str) -> tuple[int, bool]:
     """How many characters of the text it begins with, and whether that is all of it."""
+    if text.startswith(shown):
+        return len(shown), True
     known = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(shown, text, strict=False)))
-    return known, known == len(shown)
+    return known, False

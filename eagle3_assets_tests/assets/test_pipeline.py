@@ -521,3 +521,15 @@ def test_a_stop_id_that_the_target_does_not_have_is_sent_to_nobody(
     made = run(make_project(dataset={"sampling": {"stop_token_ids": [5, 2048]}}), instance)
     assert "sampling.stop_token_ids: 2048 is no id of the target, whose vocabulary has 2,048" in "".join(made.failures)
     assert made.generated is None
+
+
+def test_a_long_rendering_says_how_far_it_is(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eagle3_assets.assets.tokenized_prompts.TOLD_EVERY_S", 0.0)
+    rows = [{"id": n, "messages": [{"role": "user", "content": "Hello"}]} for n in range(2_500)]
+    result = run_some(make_project(rows), instance, "prompts", "tokenized_prompts")
+    assert result.success
+    said = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    told = [line for line in said if line.startswith("rendered ")]
+    assert told == ["rendered 2,000 of 2,500 prompts", "rendered 2,500 of 2,500 prompts"]
