@@ -327,3 +327,24 @@ def test_places_of_a_source_are_made_absolute_and_addresses_are_kept(tmp_path: P
     [dataset] = load_config(tmp_path / "eagle3.yaml").datasets
     assert dataset.source == (str(tmp_path / "data/**/*.jsonl"), str(tmp_path.parent / "b.json"), address)
     assert isinstance(dataset.sample, float)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("https://user:hunter2@h/x.jsonl", "https://...@h/x.jsonl"),
+        ("s3://K:p@hunter2@b/x", "s3://...@b/x"),
+        ("hf://user:hunter2@datasets/o/n", "hf://...@datasets/o/n"),
+        ("hf://o/n?token=hunter2&x=1", "hf://o/n?token=...&x=..."),
+    ],
+)
+def test_a_password_in_a_place_is_not_repeated(tmp_path: Path, place: str, shown: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(written(tmp_path, f"target: {{model: demo}}\ndatasets: [{{name: a, source: '{place}'}}]\n"))
+    assert "hunter2" not in str(raised.value)
+    assert str(raised.value).endswith(f"not {shown}")
+    root = f"nothing{place[place.index(':') :]}"
+    text = f"target: {{model: '{place}'}}\nstorage: {{root: '{root}'}}\ndatasets: [{{name: a, source: x}}]\n"
+    with pytest.raises(ConfigError) as raised:
+        load_config(written(tmp_path, text))
+    assert "hunter2" not in str(raised.value)

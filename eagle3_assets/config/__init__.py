@@ -1,6 +1,6 @@
 """``eagle3.yaml``: what may stand in it, how it is found, and what a person is told when it is wrong."""
 
-from eagle3_assets.config.addresses import HUB_SCHEME, Address, parse_address
+from eagle3_assets.config.addresses import HUB_SCHEME, Address, parse_address, without_secrets
 from eagle3_assets.config.engines import (
     REFUSED_ARGUMENTS,
     EngineSettings,
@@ -50,4 +50,5 @@ __all__ = [
     "inner_models",
     "load_config",
     "parse_address",
+    "without_secrets",
 ]

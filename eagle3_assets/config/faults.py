@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from eagle3_assets.config.addresses import without_secrets
 from eagle3_assets.config.engines import ENGINES
 from eagle3_assets.config.models import Eagle3Config
 from eagle3_assets.tokens.safe_text import quoted
@@ -80,4 +81,4 @@ def inner_models(annotation: Any) -> tuple[type[BaseModel], ...]:  # noqa: ANN40
 def _shown(value: Any) -> str:  # noqa: ANN401 - raw input
     if isinstance(value, dict | list):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
-    return quoted(value)
+    return quoted(without_secrets(value) if isinstance(value, str) else value)

@@ -14,7 +14,7 @@ import fsspec  # type: ignore[import-untyped] # it ships no types
 import yaml
 from pydantic import ValidationError
 
-from eagle3_assets.config.addresses import HUB_SCHEME, parse_address
+from eagle3_assets.config.addresses import HUB_SCHEME, parse_address, without_secrets
 from eagle3_assets.config.engines import SglangEngineSettings
 from eagle3_assets.config.faults import faults_of
 from eagle3_assets.config.models import Eagle3Config, Storage
@@ -112,7 +112,11 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         "target.tokenizer": target.tokenizer,
         "target.chat_template": target.chat_template,
     }
-    faults = [f"{key}: must be a local path, not {place}" for key, place in local.items() if place and "://" in place]
+    faults = [
+        f"{key}: must be a local path, not {without_secrets(place)}"
+        for key, place in local.items()
+        if place and "://" in place
+    ]
     for i, dataset in enumerate(config.datasets):
         for j, place in enumerate(dataset.source):
             key = f"datasets[{i}].source" + (f"[{j}]" if len(dataset.source) > 1 else "")
@@ -122,7 +126,7 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         try:
             fsspec.get_filesystem_class(root.split("://", 1)[0])
         except (ImportError, ValueError) as error:
-            faults.append(f"storage.root: {root} cannot be used: {error}")
+            faults.append(f"storage.root: {without_secrets(root)} cannot be used: {error}")
     return faults
 
 
@@ -133,7 +137,7 @@ def _fault_of_source(place: str) -> str | None:
         except ValueError as error:
             return str(error)
     elif "://" in place:
-        return f"must be a local path or an address that begins with {HUB_SCHEME}, not {place}"
+        return f"must be a local path or an address that begins with {HUB_SCHEME}, not {without_secrets(place)}"
     return None
 
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from eagle3_assets.config import parse_address
+from eagle3_assets.config import parse_address, without_secrets
 
 TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105 - a name
 
@@ -86,4 +86,4 @@ def _said(error: Exception, token: str) -> str:
     """What an error says, in one line and without the token or the password of an address."""
     said = " ".join(str(error).split())
     said = said.replace(token, "[the token]") if token else said
-    return re.sub(r"(?<=://)[^/@\s]+@", "", said)[:300]
+    return without_secrets(said)[:300]
