@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 
 from eagle3_assets.tokens.context import SAMPLE_ROWS, Context
-from eagle3_assets.tokens.evidence import Evidence, collect_evidence, evidence_markdown
+from eagle3_assets.tokens.evidence import Evidence, collect_evidence, evidence_markdown, worst_first
 from eagle3_assets.tokens.laws import RowLaw
 from eagle3_assets.tokens.laws.base import Law
 from eagle3_assets.tokens.safe_text import markdown_text, visible
@@ -58,7 +58,7 @@ def check_results(
         more: metadata of each result besides the usual.
     """
     for verdict in report.verdicts:
-        found = report.findings.filter(pl.col("law") == verdict.law.name)
+        found = worst_first(report.findings.filter(pl.col("law") == verdict.law.name))
         evidence: list[Evidence] = []
         if not found.is_empty():
             offenders = found["sample_id"].unique(maintain_order=True).head(SHOWN).to_list()
@@ -75,7 +75,8 @@ def check_results(
 
 
 def _said(verdict: Verdict) -> str:
-    if verdict.status in ("passed", "not_judged"):
+    # What a broken law means is not so of rows that only have a remark.
+    if verdict.status in ("passed", "not_judged") or not verdict.violations:
         return verdict.summary
     return f"{verdict.summary} {verdict.law.meaning} {verdict.law.remedy}"
 

@@ -14,7 +14,7 @@ from eagle3_assets.audit.auditing import Audited
 from eagle3_assets.audit.chat_dumps import LOSSES, UNFAITHFUL, ChatDump
 from eagle3_assets.audit.report import answer, file_findings, law_verdicts, sample_counts, worst_samples
 from eagle3_assets.cli.tables import MARKS
-from eagle3_assets.tokens.evidence import collect_evidence
+from eagle3_assets.tokens.evidence import collect_evidence, worst_first
 from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.safe_text import visible
 
@@ -100,7 +100,7 @@ def _worst(audited: Audited) -> Iterator[Table]:
 def _context(audited: Audited) -> Iterator[Text]:
     """Each law's first offender with the ids around it, and their text where there is a tokenizer."""
     for report in (audited.prompts, audited.generations):
-        first = report.findings.unique("law", keep="first", maintain_order=True)
+        first = worst_first(report.findings).unique("law", keep="first", maintain_order=True)
         first = first.filter(pl.col("sample_id").is_in(audited.offenders["sample_id"].to_list()))
         for item in collect_evidence(first, [audited.offenders], audited.context, limit=len(first)):
             at = "" if item.index is None else f" at {item.index}"

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from eagle3_assets.target import LoadedTarget
 
 
+SpreadOption = Annotated[
+    bool, typer.Option("--spread", help="Not the first ones, but spread over the lengths from shortest to longest.")
+]
+IdsOption = Annotated[bool, typer.Option("--ids", help="A row for each token: index, id, text.")]
+
+
 def decode(
     ctx: typer.Context,
     source: Annotated[
@@ -31,14 +37,12 @@ def decode(
     count: Annotated[
         int, typer.Option("-n", min=1, metavar="N", help="How many samples; with --id, all of those.")
     ] = 5,
-    spread: Annotated[
-        bool, typer.Option("--spread", help="Not the first ones, but spread over the lengths from shortest to longest.")
-    ] = False,
+    spread: SpreadOption = False,
     sample_ids: Annotated[
         list[str] | None,
         typer.Option("--id", help="This sample; may be given several times. Shown in the source's order."),
     ] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="A row for each token: index, id, text.")] = False,
+    ids: IdsOption = False,
     prompt: Annotated[bool, typer.Option("--prompt", help="The prompt before the output.")] = False,
     html: HtmlOption = None,
     as_json: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from eagle3_assets.cli.decode import loaded_target
+from eagle3_assets.cli.decode import IdsOption, SpreadOption, loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
 from eagle3_assets.cli.terminal import OWN_PROCESS, writer
 
@@ -19,14 +19,12 @@ def prompt(
     count: Annotated[
         int, typer.Option("-n", min=1, metavar="N", help="How many prompts; with --id, all of those.")
     ] = 5,
-    spread: Annotated[
-        bool, typer.Option("--spread", help="Not the first ones, but spread over the lengths from shortest to longest.")
-    ] = False,
+    spread: SpreadOption = False,
     sample_ids: Annotated[
         list[str] | None,
         typer.Option("--id", help="This sample; may be given several times. Shown in the partition's order."),
     ] = None,
-    ids: Annotated[bool, typer.Option("--ids", help="A row for each token: index, id, text.")] = False,
+    ids: IdsOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON for each prompt; docs/looking.md says what is in it.")
     ] = False,

@@ -17,7 +17,7 @@ from eagle3_assets.config import Dataset
 from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
 from eagle3_assets.partitions import Partition, dataset_partitions, stable_rank
 from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
-from eagle3_assets.prompts.formats import detect, read
+from eagle3_assets.prompts.formats import LOOKED_AT, detect, read
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
 from eagle3_assets.prompts.sources import FileState, OpenSource, PromptSourceError, SourceFile, SourceRow, find
 from eagle3_assets.prompts.sources.changes import unread
@@ -26,8 +26,6 @@ from eagle3_assets.tokens.safe_text import quoted
 
 __all__ = ["Accounts", "NotedRow", "PromptRows", "PromptSourceError", "read_first", "read_partition"]
 
-DETECTED_ROWS = 100
-"""Rows of a file by which its format is found."""
 HOPELESS_ROWS = 10_000
 """Rows after which a file of which nothing could be read is given up; no more are held to find its format."""
 SHOWN_ROWS = 20
@@ -234,7 +232,7 @@ class _Reading:
                 values.append(value)
             if len(first) == HOPELESS_ROWS and not values:
                 raise PromptSourceError(f"{file.path}: none of its first {len(first):,} rows can be read; {value}")
-            if len(values) == DETECTED_ROWS or len(first) == HOPELESS_ROWS:
+            if len(values) == LOOKED_AT or len(first) == HOPELESS_ROWS:
                 break
         if not values:
             return iter(first), None

@@ -29,18 +29,11 @@ def writing_text(path: UPath) -> Iterator[TextIO]:
     Raises:
         StorageError: the disk is full, the place is read-only or unreachable; what stood at ``path`` is unchanged.
     """
-    place = local_path(path)
     try:
-        if place is not None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
-            unfinished = Path(scratch) / path.name
-            with unfinished.open("w", encoding="utf-8") as file:
-                yield file
-            publish(unfinished, path)
+        with _published(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+            yield file
     except OSError as error:
-        said = error.strerror or str(error)
-        raise StorageError(f"{path}: cannot be written: {said}; what was there before is unchanged") from error
+        raise _not_written(path, error) from error
 
 
 def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
@@ -49,16 +42,11 @@ def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
     Raises:
         StorageError: the disk is full, the place is read-only or unreachable; what stood at ``path`` is unchanged.
     """
-    place = local_path(path)
     try:
-        if place is not None:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
-            finished = Path(scratch) / path.name
+        with _published(path) as unfinished:
             data.lazy().sink_parquet(
-                finished, compression="zstd", compression_level=ZSTD_LEVEL, row_group_size=ROW_GROUP_ROWS
+                unfinished, compression="zstd", compression_level=ZSTD_LEVEL, row_group_size=ROW_GROUP_ROWS
             )
-            publish(finished, path)
     except (OSError, pl.exceptions.ComputeError) as error:
         # polars wraps what the disk says into a ComputeError, whose text alone tells it from a fault in the query.
         if isinstance(error, pl.exceptions.ComputeError) and "os error" not in str(error):
@@ -74,6 +62,18 @@ def write_page(page: str, path: UPath) -> None:
     """
     with writing_text(path) as file:
         file.write(page)
+
+
+@contextmanager
+def _published(path: UPath) -> Iterator[Path]:
+    """Where to write what gets its name in the end; nothing is left of it on an error."""
+    place = local_path(path)
+    if place is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
+        unfinished = Path(scratch) / path.name
+        yield unfinished
+        publish(unfinished, path)
 
 
 def _not_written(path: UPath, error: Exception) -> StorageError:

@@ -53,6 +53,11 @@ class Evidence:
         return " ".join(ids)
 
 
+def worst_first(findings: pl.DataFrame) -> pl.DataFrame:
+    """Findings with those that break a law before remarks, else in their order: who looks at few sees the errors."""
+    return findings.sort(pl.col("severity") != "error", maintain_order=True)
+
+
 def collect_evidence(
     findings: pl.DataFrame,
     batches: Iterable[pl.DataFrame],
@@ -72,9 +77,10 @@ def collect_evidence(
         around: ids to show on each side of the offender.
 
     Returns:
-        In the findings' order. A sample that is in no batch, or was named without an id, comes without ids.
+        Errors first, else in the findings' order. A sample that is in no batch, or was named without an id, comes
+        without ids.
     """
-    chosen = findings.unique(["sample_id", "law"], keep="first", maintain_order=True).head(limit)
+    chosen = worst_first(findings).unique(["sample_id", "law"], keep="first", maintain_order=True).head(limit)
     wanted = chosen["sample_id"].drop_nulls().unique().to_list()
     rows: dict[str, tuple[list[int], list[int]]] = {}
     for batch in batches:

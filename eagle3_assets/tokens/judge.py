@@ -121,6 +121,8 @@ class _Tally:
     error_rows: list[Ids] = field(default_factory=list)
     warning_rows: list[Ids] = field(default_factory=list)
     kept: Counter[Severity] = field(default_factory=Counter)
+    named: dict[Severity, list[str]] = field(default_factory=lambda: {"error": [], "warning": []})
+    """The first few samples of each kind: remarks that come first must not hide what is broken."""
     left_out: int = 0
 
     def add(self, batch: Batch, places: Ints) -> None:
@@ -143,11 +145,21 @@ class _Tally:
         echo = batch.echo if self.law.explained_by_echo else np.zeros(len(batch), np.int64)
         for found in judgement.found:
             room = self._room(found.severity, len(found.rows))
-            for row, index, detail in zip(
-                found.rows[:room].tolist(), found.index[:room].tolist(), found.details[:room], strict=True
-            ):
-                text = f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail
-                self.findings.append(self._finding(batch, places, row, found.severity, index, text))
+            every = zip(found.rows[:room].tolist(), found.index[:room].tolist(), found.details[:room], strict=True)
+            kept = [
+                self._finding(
+                    batch,
+                    places,
+                    row,
+                    found.severity,
+                    index,
+                    f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail,
+                )
+                for row, index, detail in every
+            ]
+            self.findings += kept
+            first = self.named[found.severity]
+            first += [finding.sample_id for finding in kept[: SHOWN_DETAILS - len(first)]]
         if judgement.missing is not None:
             rows = np.flatnonzero(judgement.missing)
             self.missing_rows.append(places[rows].astype(np.int32))
@@ -337,7 +349,9 @@ class Judge:
 
     def _remember(self, rows: pl.DataFrame) -> None:
         """Keeps the ids of rows that laws name first."""
-        named = frozenset(f.sample_id for tally in self._tallies.values() for f in tally.findings[:SHOWN_DETAILS])
+        named = frozenset(
+            sample for tally in self._tallies.values() for first in tally.named.values() for sample in first
+        )
         if new := named - self._remembered:
             columns = [name for name in ("sample_id", "prompt_ids", "output_ids") if name in rows.columns]
             found = rows.select(columns).filter(pl.col("sample_id").is_in(list(new)))

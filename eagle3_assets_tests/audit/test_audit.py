@@ -425,3 +425,14 @@ def test_the_docs_name_the_keys_of_the_result(tmp_path: Path, audit: Audit) -> N
     result = audit(write(tmp_path / "o.jsonl", reply("s", BROKEN), reply("s", BROKEN), b"{\n")).only
     keys = [*result, *result["samples"], *result["laws"][0], *result["file_findings"][0], *result["refused"][0]]
     assert [key for key in keys if f'"{key}"' not in page] == []
+
+
+def test_the_text_shows_what_is_broken_before_what_has_a_remark(tmp_path: Path) -> None:
+    keys = ("prompt_ids", "output_ids", "completion_tokens")
+    remarked = kimi.genuine()["implicit-end"]
+    rows = [{"sample_id": f"i{n}", **{key: remarked[key] for key in keys}} for n in range(8)]
+    broken = {"sample_id": "broken", "prompt_ids": remarked["prompt_ids"], "output_ids": [A, B, STOP]}
+    finish = {"finish_reason": {"type": "stop", "matched": STOP}}
+    path = write(tmp_path / "o.jsonl", *({**row, **finish} for row in [*rows, broken]))
+    said = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
+    assert re.search(r"^reasoning_closed broken", said, re.MULTILINE), said

@@ -46,7 +46,7 @@ _RECOGNISED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "plain": plain.recognises,
 }
 
-LOOKED_AT = 300
+LOOKED_AT = 100
 """Rows that :func:`detect` looks at."""
 
 
