@@ -51,6 +51,21 @@ def test_one_genuine_sample_among_many_of_another_family(place: int) -> None:
     assert verdict(outputs).details[0].startswith("only 1 of 200 outputs that ended holds")
 
 
+@pytest.mark.parametrize("count", [1, MANY])
+def test_outputs_of_one_length_that_end_as_another_familys_are_named(count: int) -> None:
+    found = verdict([[*words(n), QWEN_END] for n in range(count)])
+    assert (found.status, f"{count} end with 151645" in found.details[0]) == ("warned", True)
+
+
+def test_a_few_genuine_ones_do_not_hide_another_family() -> None:
+    outputs = [foreign(n) if n % 30 else [*words(n), kimi.IM_END] for n in range(MANY)]
+    assert verdict(outputs).details[0].startswith("only 7 of 200 outputs that ended holds")
+
+
+def test_aborted_outputs_have_not_ended() -> None:
+    assert verdict([words(n, 5 + n % 7) for n in range(MANY)], finish_type="abort").status == "not_judged"
+
+
 @pytest.mark.parametrize("place", [0, MANY // 2, MANY - 1])
 def test_one_sample_of_another_family_among_many_genuine_ones(place: int) -> None:
     outputs = [[*words(n, 5 + n % 7), kimi.IM_END] for n in range(MANY)]

@@ -5,7 +5,7 @@ What belongs here: that question, over all rows together. Not here: where a stru
 
 import polars as pl
 
-from eagle3_assets.tokens.batch import CUT_OFF
+from eagle3_assets.tokens.batch import STOPPED
 from eagle3_assets.tokens.builtin_profiles import PROFILES
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.known_ids import KNOWN_IDS
@@ -19,17 +19,19 @@ def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJu
     """Counts the outputs with structure against those that ended, so that cut ones are no evidence of its absence."""
     outputs = facts.filter(pl.col("output_tokens") > 0)
     at_cap = (pl.col("output_tokens") >= pl.col("max_new_tokens")).fill_null(value=False)
-    ended = outputs.filter((pl.col("finish_type") != CUT_OFF).fill_null(value=True) & ~at_cap)
+    ended = outputs.filter(pl.col("finish_type").is_in(STOPPED).fill_null(value=True) & ~at_cap)
     holding = len(outputs.filter(pl.col("plain_end").is_null()))
-    if holding > CHANCE * len(ended):
+    ending = _ending(ended)
+    # Most outputs ending on one id of another family is no accident, however little else is known of them.
+    if not ending and holding > CHANCE * len(ended):
         return PartitionJudgement(0, (f"{counted(holding, 'output')} with a structural id of the target",))
     silent = ended["finish_type"].is_null().all()
-    if silent and ended["output_tokens"].n_unique() <= 1:  # none at all, or as a cap leaves them
+    if not ending and silent and ended["output_tokens"].n_unique() <= 1:  # none at all, or as a cap leaves them
         return PartitionJudgement(0, reason="every output was cut off, or may have been", judged=False)
     some = f"only {holding:,}" if holding else "none"
     said = f"{some} of {counted(len(ended), 'output')} that ended holds a structural id of the profile"
-    said += f" {context.profile.name!r}{_ending(ended)}: the ids are probably another target's"
-    return PartitionJudgement(1, (said if _ending(ended) else f"{said}, or every structural id was taken out",))
+    said += f" {context.profile.name!r}{ending}: the ids are probably another target's"
+    return PartitionJudgement(1, (said if ending else f"{said}, or every structural id was taken out",))
 
 
 def _ending(ended: pl.DataFrame) -> str:
