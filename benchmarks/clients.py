@@ -44,7 +44,7 @@ def write_prompts(directory: Path, count: int) -> None:
             "status": "ready",
             "reason": None,
         },
-    ).cast(dict(TOKENIZED_PROMPTS))  # type: ignore[arg-type]
+    ).cast(TOKENIZED_PROMPTS)
     prompts.write_parquet(directory / IDS_FILE, row_group_size=2000)
     with (directory / TEXT_FILE).open("w") as file:
         for n in range(count):

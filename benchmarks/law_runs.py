@@ -148,12 +148,12 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
                 }
             ).with_columns(pl.lit(value).alias(name) for name, value in fixed.items())
         )
-    whole = pl.concat(parts, how="diagonal_relaxed").cast(dict(RAW_GENERATIONS))  # type: ignore[arg-type]
+    whole = pl.concat(parts, how="diagonal_relaxed").cast(RAW_GENERATIONS)
     _store(whole, outputs_file(directory, name))
     prompt_rows = whole.select(
         "sample_id", "prompt_ids", prompt_tokens=prompt_tokens, thinking=True, status=pl.lit("ready"), reason=None
     )
-    _store(prompt_rows.cast(dict(TOKENIZED_PROMPTS)), _prompts(directory, name))  # type: ignore[arg-type]
+    _store(prompt_rows.cast(TOKENIZED_PROMPTS), _prompts(directory, name))
 
 
 Run = Callable[[], tuple[Verdict, ...]]

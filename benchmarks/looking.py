@@ -105,7 +105,7 @@ def measure(rows: int, tokens: int, times: int = TIMES) -> dict[str, list[Result
         for _ in range(times):  # in turn, so that what else the machine does meets all of them
             for run in RUNS:
                 command = [sys.executable, "-m", "benchmarks.looking", "--run", run, directory]
-                said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603
+                said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603 - our own
                 taken[run].append(Result(**json.loads(said)))
                 print(f"{run}: {said.strip()}", file=sys.stderr, flush=True)
     return taken

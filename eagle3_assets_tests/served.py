@@ -60,7 +60,7 @@ class Api:
             data=json.dumps({"query": query, "variables": variables}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - as above
             answer = json.load(reply)
         assert "errors" not in answer, answer["errors"]
         return dict(answer["data"])

@@ -156,7 +156,7 @@ def test_code_that_runs_is_named_and_code_that_does_not(tmp_path: Path) -> None:
     path.write_text(json.dumps(config), encoding="utf-8")
     result = checked(path)
     assert result.exit_code == 0, result.stderr
-    [file] = [file for file in check_target(Project(load_config(path))).loaded.code if file.loaded_as]  # type: ignore[union-attr]
+    [file] = [file for file in check_target(Project(load_config(path))).loaded.code if file.loaded_as]  # type: ignore[union-attr] # it was loaded
     assert "tokenization_own.py, loaded as AutoTokenizer" in result.stdout
     assert file.sha256 in result.stdout
     config["target"]["trust_remote_code"] = False

@@ -90,7 +90,7 @@ def _write_parquet(rows: pl.DataFrame, path: Path) -> None:
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
-    return pl.read_parquet(path, columns=ReadBack.names(), glob=False).cast(dict(ReadBack))  # type: ignore[arg-type]
+    return pl.read_parquet(path, columns=ReadBack.names(), glob=False).cast(ReadBack)
 
 
 def _write_arrow(rows: pl.DataFrame, path: Path) -> None:

@@ -148,7 +148,7 @@ def test_an_array_is_cut_where_its_elements_end(values: list[Any], ascii_: bool,
     class Slow(io.BytesIO):
         """Gives few bytes at a time, so that a character or an element is cut anywhere."""
 
-        def read(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002
+        def read(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002 - it gives as much as it likes
             return super().read(bite)
 
     content = json.dumps(values, ensure_ascii=ascii_, indent=indent).encode("utf-8", "surrogatepass")

@@ -37,7 +37,7 @@ CASES = [  # last, first, all
 @pytest.mark.parametrize(("roles", "last", "first", "every"), CASES, ids=[case[0] for case in CASES])
 def test_the_turns_to_generate(roles: str, last: list[int], first: list[int], every: list[int]) -> None:
     for turns, expected in (("last", last), ("first", first), ("all", every)):
-        assert turns_to_generate(dialogue(roles), turns) == expected, turns  # type: ignore[arg-type]
+        assert turns_to_generate(dialogue(roles), turns) == expected, turns  # type: ignore[arg-type] # the table is of plain strings
 
 
 @pytest.mark.parametrize("turns", ["last", "first", "all"])

@@ -13,7 +13,7 @@ Rows = list[dict[str, Any]]
 
 def specforge(path: str, max_length: int) -> Rows:
     """As ``specforge train`` reads ``data.prompts_path``."""
-    from specforge.data.prompt_builder import prepare_prompt_tasks  # type: ignore[import-not-found]
+    from specforge.data.prompt_builder import prepare_prompt_tasks  # type: ignore[import-not-found] # in an environment of its own
 
     tasks = prepare_prompt_tasks(
         path,
@@ -31,7 +31,7 @@ def specforge(path: str, max_length: int) -> Rows:
 
 def speculators_prepare(path: str, max_length: int) -> Rows:
     """As ``speculators prepare-data --data PATH`` reads it."""
-    from speculators.data_generation.preprocessing import build_speculator_training_dataset, load_raw_dataset  # type: ignore[import-not-found]
+    from speculators.data_generation.preprocessing import build_speculator_training_dataset, load_raw_dataset  # type: ignore[import-not-found] # in an environment of its own
 
     raw, _ = load_raw_dataset(path)
     built = build_speculator_training_dataset(raw, None, max_length=max_length, num_proc=1)
@@ -43,7 +43,7 @@ def speculators_prepare(path: str, max_length: int) -> Rows:
 
 def speculators_train(path: str, ratio: float, split: str) -> Rows:
     """As ``speculators train --data-path PATH --train-data-ratio RATIO`` reads it, up to the hidden states."""
-    from speculators.train.data import ArrowDataset, build_client_item  # type: ignore[import-not-found]
+    from speculators.train.data import ArrowDataset, build_client_item  # type: ignore[import-not-found] # in an environment of its own
 
     dataset = ArrowDataset(max_len=1 << 20, datapath=path, train_ratio=ratio, split=split)
     rows = []
@@ -61,7 +61,7 @@ def speculators_train(path: str, ratio: float, split: str) -> Rows:
 
 def specforge_config(path: str) -> dict[str, Any]:
     """As ``specforge train --config PATH`` reads it."""
-    from specforge.config import load_config  # type: ignore[import-not-found]
+    from specforge.config import load_config  # type: ignore[import-not-found] # in an environment of its own
 
     loaded: dict[str, Any] = load_config(path).model_dump(mode="json")
     return loaded
@@ -71,7 +71,7 @@ def speculators_config(arguments: list[str]) -> dict[str, Any]:
     """The names of options of ``speculators COMMAND`` that its help lists."""
     import re
 
-    from speculators.__main__ import app  # type: ignore[import-not-found]
+    from speculators.__main__ import app  # type: ignore[import-not-found] # in an environment of its own
     from typer.testing import CliRunner
 
     shown = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
