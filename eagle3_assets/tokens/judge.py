@@ -398,6 +398,7 @@ def _partition_verdict(
     broken = frozenset(sample for sample, _ in judgement.broken)
     share = len(broken) / len(facts) if len(facts) else 0.0
     violations = judgement.violations + len(broken)
+    concerned = violations if judgement.concerned is None else judgement.concerned
     weighed_as: Effect = effect if judgement.violations else "quarantine"
     status, refuses = _weighed(weighed_as, violations, 0, share, context.quarantine_limit)
     severity: Severity = "warning" if effect == "warn" else "error"
@@ -409,7 +410,7 @@ def _partition_verdict(
         rows=len(facts),
         violations=violations,
         warnings=0,
-        share=violations / len(facts) if len(facts) else 0.0,
+        share=concerned / len(facts) if len(facts) else 0.0,
         refuses=refuses,
         reason=judgement.reason,
         details=judgement.details[:SHOWN_DETAILS],

@@ -29,6 +29,7 @@ _GENERATION_FACTS = pl.Schema(
     [
         ("weight_version", _NAMES),
         ("endpoint", _NAMES),
+        ("prompt_tokens", pl.Int32()),
         ("prompt_hash", pl.Int64()),
         ("output_hash", pl.Int64()),
         ("plain_end", pl.Int32()),
@@ -73,6 +74,7 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
         {
             "weight_version": batch.column("weight_version", pl.String),
             "endpoint": batch.column("endpoint", pl.String),
+            "prompt_tokens": pl.Series(batch.prompt.lengths),
             "prompt_hash": pl.Series(batch.prompt_hashes, dtype=pl.Int64),
             "output_hash": pl.Series(batch.output_hashes, dtype=pl.Int64),
             "plain_end": _plain_ends(batch),
@@ -80,7 +82,7 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
     )
     with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
     return values.select(  # in one go: each query has a price of its own
-        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint")),
+        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint", "prompt_tokens")),
         pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
         pl.when(with_output).then(pl.col("output_hash", "plain_end")),
     ).to_dict()

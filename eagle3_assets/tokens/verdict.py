@@ -34,7 +34,7 @@ class Verdict:
     warnings: int
     """Samples with a remark only: the law's warning class."""
     share: float
-    """Violations among the rows, 0 to 1."""
+    """Rows at fault among the rows, 0 to 1."""
     refuses: bool
     """Whether the partition must not be used because of this law."""
     reason: str | None = None

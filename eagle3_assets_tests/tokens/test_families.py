@@ -83,7 +83,9 @@ def test_what_a_profile_does_not_describe_is_not_judged(name: str, loaded: dict[
     one, spec = loaded[name], PROFILES[name]
     judged = judged_laws(one.tokenizer, one.profile, FAMILIES[name].samples)
     assert {"tokenizer_canary", "prompt_suffix", "stop_token_last", "nothing_after_stop"} <= judged.keys()
-    assert ("reasoning_closed" in judged) == (spec.reasoning_end is not None)
+    never = "never" in spec.reasoning_habit.values()
+    assert ("reasoning_closed" in judged) == (spec.reasoning_end is not None and not never)
+    assert ("reasoning_off" in judged) == (never or "thinking-off" in FAMILIES[name].samples)
     assert ("tool_grammar" in judged) == (spec.tools is not None)
 
 

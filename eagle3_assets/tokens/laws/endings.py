@@ -118,8 +118,10 @@ def _stop_fault(batch: Batch, matched: str | None, number: int, last: int) -> st
         return "finish type stop, and there are no output ids"
     if value is not None and number != last:
         return f"the engine stopped at {profile.label(number)}, but the last id is {profile.label(last)}"
+    of_profile = batch.context.stop_token_ids is None
+    stop_set = f"the stop set of the profile {profile.name!r}" if of_profile else "the recorded stop set"
     stops = profile.labels(batch.context.recorded_stop_ids)
-    return f"the last id is {profile.label(last)}, not in the recorded stop set: {stops}"
+    return f"the last id is {profile.label(last)}, not in {stop_set}: {stops}"
 
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any JSON value, or the text itself
@@ -145,8 +147,8 @@ FINISH_KNOWN = RowLaw(
 
 STOP_TOKEN_LAST = RowLaw(
     name="stop_token_last",
-    definition="A stopped output ends with the id that the engine says it matched, and that id is in the recorded"
-    " stop set.",
+    definition="A stopped output ends with the id that the engine says it matched, and that id is in the stop set"
+    " recorded with it; where none is recorded, in that of the target's profile.",
     asset="raw_generations",
     effect="quarantine",
     meaning="A drafter that never sees the stop token where the target emits it drafts on past the end, or stops too"

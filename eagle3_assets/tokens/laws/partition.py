@@ -53,7 +53,8 @@ def judge_length_band(facts: pl.DataFrame, context: Context) -> PartitionJudgeme
     figures = length_figures(lengths)
     outside = band_misses(figures, context.length_band)
     stated = figures_text(figures)
-    return PartitionJudgement(len(outside), tuple(outside) or (f"{stated}: inside the band",), figures=figures)
+    details = tuple(outside) or (f"{stated}: inside the band",)
+    return PartitionJudgement(len(outside), details, figures=figures, concerned=len(lengths) if outside else 0)
 
 
 def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -71,7 +72,9 @@ def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudge
             0, f"every cut-off output has {constant} tokens{default}, which is not the recorded max_new_tokens"
         )
     violated = (share > CUT_OFF_REMARK) or constant is not None
-    return PartitionJudgement(int(violated), tuple(details), figures={"cut_off_share": share})
+    return PartitionJudgement(
+        int(violated), tuple(details), figures={"cut_off_share": share}, concerned=len(cut) if violated else 0
+    )
 
 
 def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: frozenset[str]) -> list[tuple[str, str]]:
