@@ -194,7 +194,8 @@ class Batch:
     @cached_property
     def reasoning_off(self) -> Mask:
         """Where no reasoning is expected: the prompt closed it, or the profile says that the target has none."""
-        return self.prompt_closed_reasoning | (self._prompt_reasoning == _HABITS["never"])
+        never: Mask = self._prompt_reasoning == _HABITS["never"]
+        return self.prompt_closed_reasoning | never
 
     @cached_property
     def opened_reasoning(self) -> Mask:
@@ -227,5 +228,7 @@ class Batch:
         for ending in sorted({*profile.suffixes.values(), (start,), (end,)}, key=len):
             inner = [i for i in ending if i in (start, end)]
             by_target = habits.get(ending, _UNSAID)
-            state[self.prompt.ends_with(ending)] = by_target if not inner else _OPENED if inner[-1] == start else _CLOSED
+            state[self.prompt.ends_with(ending)] = (
+                by_target if not inner else _OPENED if inner[-1] == start else _CLOSED
+            )
         return state

@@ -16,7 +16,9 @@ def judge_reasoning_closed(batch: Batch) -> RowJudgement:
     ends, start = _marks(batch, profile.reasoning_end), _marks(batch, profile.reasoning_start).first()
     tools = _marks(batch, profile.tools.opening) if profile.tools else None
     tool_start = np.full(len(batch), -1, np.int64) if tools is None else tools.first()
-    opening, closing = (profile.label(i) if i is not None else "" for i in (profile.reasoning_start, profile.reasoning_end))
+    opening, closing = (
+        profile.label(i) if i is not None else "" for i in (profile.reasoning_start, profile.reasoning_end)
+    )
     count, end, second, last_end = ends.count(), ends.first(), ends.nth(1), ends.last()
     # Where no reasoning is expected, another law tells what stands further on.
     begun = batch.opened_reasoning | ((start >= 0) & ~batch.reasoning_off)
@@ -64,7 +66,9 @@ def judge_reasoning_not_reopened(batch: Batch) -> RowJudgement:
 
     def detail(row: int) -> str:
         token = batch.context.profile.label(int(batch.output.row(row)[index[row]]))
-        opener = "the prompt already opened reasoning" if by_prompt[row] else f"one stands at index {first[row]} already"
+        opener = (
+            "the prompt already opened reasoning" if by_prompt[row] else f"one stands at index {first[row]} already"
+        )
         return f"{token} at index {index[row]}, though {opener}"
 
     return RowJudgement(by_prompt | (first >= 0), (find(index >= 0, detail, index),))
@@ -91,7 +95,8 @@ def _marks(batch: Batch, token_id: int | None) -> Marks:
 REASONING_CLOSED = RowLaw(
     name="reasoning_closed",
     definition="Reasoning is closed at most once; opened by the prompt or in the output, in a whole output exactly once"
-    " or by tool markup. A target that opens it itself does so with its first id, and never closes what it did not open.",
+    " or by tool markup. A target that opens it itself does so with its first id, and closes nothing that it did not"
+    " open.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,
@@ -134,7 +139,7 @@ REASONING_OFF = RowLaw(
     " is.",
     judge=judge_reasoning_off,
     columns=("prompt_ids", "output_ids"),
-    nothing="no prompt closed reasoning, and the target may reason",
+    nothing="reasoning is off for no prompt",
     unless=needs_reasoning,
     explained_by_echo=True,
 )
