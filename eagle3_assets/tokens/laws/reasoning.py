@@ -95,8 +95,8 @@ def _marks(batch: Batch, token_id: int | None) -> Marks:
 REASONING_CLOSED = RowLaw(
     name="reasoning_closed",
     definition="Reasoning is closed at most once; opened by the prompt or in the output, in a whole output exactly once"
-    " or by tool markup. A target that opens it itself does so with its first id, and closes nothing that it did not"
-    " open.",
+    " or by tool markup. A target that opens it itself closes nothing that it did not open; where it does not open it"
+    " with the first id, that is a remark.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,
