@@ -55,7 +55,7 @@ def judge_reasoning_closed(batch: Batch) -> RowJudgement:
         find(unclosed & by_tools, implicit, tool_start, severity="warning"),
         find(unusual, other_habit, np.maximum(start, 0), severity="warning"),
     )
-    return RowJudgement(begun | by_target | (count > 0), found)
+    return RowJudgement(begun | by_target | doubled, found)
 
 
 def judge_reasoning_not_reopened(batch: Batch) -> RowJudgement:
