@@ -67,6 +67,13 @@ class Batch:
         return ~nulls(self.column(name, pl.Null))
 
     @cached_property
+    def generated(self) -> Mask:
+        """Which rows hold an output; without a column ``status`` all of them."""
+        if not self.has("status"):
+            return np.ones(len(self), np.bool_)
+        return (self.column("status", pl.String).cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
+
+    @cached_property
     def sample_ids(self) -> list[str]:
         """The rows' names; a null one reads as empty."""
         return self.frame["sample_id"].fill_null("").to_list()
@@ -198,6 +205,16 @@ class Batch:
         return self.prompt_closed_reasoning | never
 
     @cached_property
+    def reasoning_starts(self) -> Marks:
+        """Every start-of-reasoning id in the outputs."""
+        return self._marks_of(self.context.profile.reasoning_start)
+
+    @cached_property
+    def reasoning_ends(self) -> Marks:
+        """Every end-of-reasoning id in the outputs."""
+        return self._marks_of(self.context.profile.reasoning_end)
+
+    @cached_property
     def opened_reasoning(self) -> Mask:
         """Where the output begins in reasoning: the prompt opened it, or the output's first id does."""
         start = self.context.profile.reasoning_start
@@ -212,6 +229,9 @@ class Batch:
     def _special_ids(self) -> frozenset[int]:
         profile = self.context.profile
         return profile.structural_ids | profile.reserved_ids | self.context.all_stop_ids
+
+    def _marks_of(self, token_id: int | None) -> Marks:
+        return self.output_marks.where(self.output_marks.id == (NO_ID if token_id is None else token_id))
 
     def _finished(self, *kinds: str) -> Mask:
         return self.column("finish_type", pl.String).is_in(kinds).fill_null(value=False).to_numpy()

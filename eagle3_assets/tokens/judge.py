@@ -17,7 +17,7 @@ from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
-from eagle3_assets.tokens.row_facts import facts_schema, generated_rows, row_facts
+from eagle3_assets.tokens.row_facts import facts_schema, row_facts
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
@@ -266,8 +266,8 @@ class Judge:
     def add(self, frame: pl.DataFrame) -> None:
         """Judges rows; errors as in :func:`judge_prompts`."""
         for part in _sliced([frame]):
-            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else generated_rows(part)
             whole = Batch(part, self.context)
+            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else whole.generated
             self._facts.append(row_facts(whole, self._schema))
             if chosen.any():
                 batch = whole if chosen.all() else Batch(part.filter(chosen), self.context)

@@ -37,13 +37,6 @@ _GENERATION_FACTS = pl.Schema(
 )
 
 
-def generated_rows(frame: pl.DataFrame) -> Mask:
-    """Which rows hold an output; without a column ``status`` all of them."""
-    if "status" not in frame.columns:
-        return np.ones(len(frame), np.bool_)
-    return (frame["status"].cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
-
-
 def facts_schema(asset: Asset) -> pl.Schema:
     """The columns of the facts that are gathered of an asset."""
     return pl.Schema({**_PROMPT_FACTS, **(_GENERATION_FACTS if asset == "raw_generations" else {})})
@@ -53,7 +46,7 @@ def row_facts(batch: Batch, schema: pl.Schema) -> pl.DataFrame:
     """The facts of a batch's rows, in its order, with the columns of ``schema``."""
     frame = batch.frame
     status = frame["status"] if batch.has("status") else pl.repeat(GENERATED, len(frame), eager=True)
-    generated = generated_rows(frame)
+    generated = batch.generated
     has_output = pl.Series(generated & batch.present("output_ids"))
     lengths = pl.Series(batch.output.lengths) if batch.has("output_ids") else pl.repeat(None, len(frame), eager=True)
     return pl.DataFrame(

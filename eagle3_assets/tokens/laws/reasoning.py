@@ -6,16 +6,14 @@ On ids alone: ordinary text can spell ``</think>``.
 import numpy as np
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Marks
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_reasoning
 
 
 def judge_reasoning_closed(batch: Batch) -> RowJudgement:
     """Follows reasoning from where it begins to where it ends, by what the prompt's end says and the target does."""
     profile, lengths = batch.context.profile, batch.output.lengths
-    ends, start = _marks(batch, profile.reasoning_end), _marks(batch, profile.reasoning_start).first()
-    tools = _marks(batch, profile.tools.opening) if profile.tools else None
-    tool_start = np.full(len(batch), -1, np.int64) if tools is None else tools.first()
+    ends, start = batch.reasoning_ends, batch.reasoning_starts.first()
+    tool_start = batch.output_marks.of([profile.tools.opening] if profile.tools else []).first()
     opening, closing = (
         profile.label(i) if i is not None else "" for i in (profile.reasoning_start, profile.reasoning_end)
     )
@@ -60,7 +58,7 @@ def judge_reasoning_closed(batch: Batch) -> RowJudgement:
 
 def judge_reasoning_not_reopened(batch: Batch) -> RowJudgement:
     """Looks for start-of-reasoning ids where the prompt, or the output itself, already has one."""
-    starts = _marks(batch, batch.context.profile.reasoning_start)
+    starts = batch.reasoning_starts
     by_prompt, first = batch.prompt_opened_reasoning, starts.first()
     index = np.where(by_prompt, first, starts.nth(1))
 
@@ -77,8 +75,9 @@ def judge_reasoning_not_reopened(batch: Batch) -> RowJudgement:
 def judge_reasoning_off(batch: Batch) -> RowJudgement:
     """Looks for reasoning ids where the prompt closed the reasoning, or the target is known not to reason."""
     profile = batch.context.profile
-    marks = batch.output_marks.of(i for i in (profile.reasoning_start, profile.reasoning_end) if i is not None)
-    off, closed, index = batch.reasoning_off, batch.prompt_closed_reasoning, marks.first()
+    off, closed = batch.reasoning_off, batch.prompt_closed_reasoning
+    start, end = batch.reasoning_starts.first(), batch.reasoning_ends.first()
+    index = np.where((start < 0) | ((end >= 0) & (end < start)), end, start)
 
     def detail(row: int) -> str:
         token = profile.label(int(batch.output.row(row)[index[row]]))
@@ -86,10 +85,6 @@ def judge_reasoning_off(batch: Batch) -> RowJudgement:
         return f"{token} at index {index[row]}, though {why}"
 
     return RowJudgement(off, (find(off & (index >= 0), detail, index),))
-
-
-def _marks(batch: Batch, token_id: int | None) -> Marks:
-    return batch.output_marks.of(() if token_id is None else (token_id,))
 
 
 REASONING_CLOSED = RowLaw(
