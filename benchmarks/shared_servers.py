@@ -36,9 +36,9 @@ LATENCY_S = 0.4
 PART = """\
 ## Several runs on the same servers
 
-{servers} mock servers take {limit} requests at once each, an answer takes {latency:g} s. The same requests are asked for by one run or by
-several that start together and divide them; all runs have `engine.share_servers` on and one Dagster instance (SQLite). Written by
-`benchmarks/shared_servers.py`:
+{servers} mock servers take {limit} requests at once each, an answer takes {latency:g} s. The same requests are asked
+for by one run, or by several that start together and divide them; all runs have `engine.share_servers` on and one
+Dagster instance (SQLite). Written by `benchmarks/shared_servers.py`:
 
 ```bash
 {command}
@@ -50,8 +50,8 @@ several that start together and divide them; all runs have `engine.share_servers
 |--:|--:|---|--:|--:|
 {runs}
 
-*Of ideal*: the sum of all latencies over the requests that the servers take, divided by the time from the first run's start to the last
-one's end. Times measured: {times} for each line.
+*Of ideal*: the sum of all latencies over the requests that the servers take, divided by the time from the first run's
+start to the last one's end. Times measured: {times} for each line.
 """
 
 
