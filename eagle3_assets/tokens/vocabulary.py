@@ -138,12 +138,25 @@ def choose(counts: Ints, structural: Iterable[int], size: int) -> DraftVocabular
     required[list(structural)] = True
     if not counts.any():
         raise VocabularyError("no token is trained on, so none is more frequent than another")
-    if size < required.sum():
+    require_room(int(required.sum()), size)
+    return DraftVocabulary(counts, required, min(size, len(counts)))
+
+
+def require_room(structural: int, size: int) -> None:
+    """Says so where the structural ids alone are too many.
+
+    Args:
+        structural: how many there are.
+        size: ids wanted.
+
+    Raises:
+        VocabularyError: there are more than the size.
+    """
+    if size < structural:
         raise VocabularyError(
-            f"a draft vocabulary of {size:,} has no room for the {required.sum():,} structural ids of the target;"
+            f"a draft vocabulary of {size:,} has no room for the {structural:,} structural ids of the target;"
             " give a larger export.draft_vocab_size"
         )
-    return DraftVocabulary(counts, required, min(size, len(counts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ VOCAB = 12
 IDS = st.lists(st.integers(0, VOCAB - 1), max_size=60)
 
 
-def of(ids: list[int]) -> np.ndarray:  # type: ignore[type-arg] # of int32, as the contract has them
+def of(ids: list[int]) -> np.ndarray:
     return np.array(ids, np.int32)
 
 
@@ -29,7 +29,7 @@ def of(ids: list[int]) -> np.ndarray:  # type: ignore[type-arg] # of int32, as t
 def test_a_recount_by_hand_chooses_the_same(parts: list[list[int]], structural: set[int], data: st.DataObject) -> None:
     size = data.draw(st.integers(max(1, len(structural)), VOCAB + 3))
     together = [i for part in parts for i in part]
-    made = choose(sum((count_ids(of(part), VOCAB) for part in parts)), structural, size)  # type: ignore[arg-type] # arrays
+    made = choose(sum(count_ids(of(part), VOCAB) for part in parts), structural, size)  # type: ignore[arg-type] # arrays
     counted = Counter(together)
     assert dict(enumerate(made.counts.tolist())) == {i: counted[i] for i in range(VOCAB)}
     ranked = sorted(range(VOCAB), key=lambda i: (i not in structural, -counted[i], i))
