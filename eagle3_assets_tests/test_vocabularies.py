@@ -70,7 +70,7 @@ def test_what_is_counted_is_what_training_samples_take(corpus_folder: Path) -> N
     assert made.record.partitions == {key: trained(project, key).total() for key in SHARDS}
     assert states(made) == dict.fromkeys(SHARDS, "counted") | {"talk": "missing", "talk-trial": "trial"}
     assert [name for name, _ in made.datasets] == ["calls"]
-    assert np.array_equal(recount(project, SHARDS, target.vocab_size), made.vocabulary.counts)  # type: ignore[arg-type] # no text
+    assert np.array_equal(recount(project, SHARDS, target.vocab_size), made.vocabulary.counts)
     table = made.table()
     assert table.schema == DRAFT_VOCABULARY
     [row] = table.filter(pl.col("dataset").is_null(), pl.col("draft_ids") == D).to_dicts()
