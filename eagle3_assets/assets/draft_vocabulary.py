@@ -7,7 +7,7 @@ import polars as pl
 
 from eagle3_assets.assets.common import column_schema, data_version, failing_clearly, usual_metadata
 from eagle3_assets.contract import DRAFT_VOCABULARY
-from eagle3_assets.exports.vocabulary import FILES, vocabulary_files, write_vocabulary
+from eagle3_assets.exports.vocabulary import FILES, require_torch, vocabulary_files, write_vocabulary
 from eagle3_assets.pages.coverage import coverage_markdown, coverage_page
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
@@ -46,6 +46,7 @@ def build(project: Project) -> dg.AssetsDefinition:
             context.log.info(f"left out of the run for {partition}: it is about all partitions. Use the job corpus.")
             return
         with failing_clearly():
+            require_torch()
             made = corpus_vocabulary(project, target.load(), project.config.export.draft_vocab_size)
             files = vocabulary_files(made.vocabulary, made.record)
             write_vocabulary(files, project.layout.vocabulary())

@@ -82,7 +82,7 @@ def require_torch() -> None:
     if find_spec("torch") is None:
         raise ExportError(
             f"{TOKEN_FREQ} and {MAPPING} are files of torch, and {NO_TORCH}: pip install 'eagle3-assets[local]', or"
-            " export without a vocabulary (--no-vocabulary, or export.vocabulary: false)"
+            " export without a vocabulary (export --no-vocabulary, or export.vocabulary: false)"
         )
 
 

@@ -82,8 +82,8 @@ def specforge_vocabulary(path: str, frequencies: str, draft: int, target: int) -
     """What a drafter of SpecForge has after it read ``model.vocab_mapping_path``, and what SpecForge makes itself."""
     from collections import Counter
 
-    import torch
     import specforge.modeling.draft  # type: ignore[import-not-found] # noqa: F401 - registers the drafters
+    import torch
     from specforge.core.compact_teacher import validate_vocab_mapping_consistency  # type: ignore[import-not-found] # in an environment of its own
     from specforge.data.preprocessing import process_token_dict_to_mappings  # type: ignore[import-not-found] # in an environment of its own
     from specforge.modeling.draft.registry import DRAFT_REGISTRY  # type: ignore[import-not-found] # in an environment of its own
