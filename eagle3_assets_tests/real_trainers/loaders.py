@@ -132,7 +132,7 @@ def speculators_vocabulary(files: dict[str, str], draft: int, target: int, model
 def speculators_frequencies(path: str, to: str) -> dict[str, int]:
     """How speculators counts a dataset on disk itself."""
     import torch
-    from datasets import load_from_disk
+    from datasets import load_from_disk  # type: ignore[import-not-found] # in an environment of its own
     from speculators.train.vocab_mapping import save_token_frequency_distribution  # type: ignore[import-not-found] # in an environment of its own
 
     save_token_frequency_distribution(load_from_disk(path), to)
