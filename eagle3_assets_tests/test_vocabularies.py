@@ -1,6 +1,8 @@
 """The draft vocabulary of a corpus: what counts is what training_samples takes, and everything else is named."""
 
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -167,6 +169,16 @@ def test_the_terminal_shows_and_writes_it(folder: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["vocabulary", *config])
     assert result.exit_code == 1
     assert f"refused {SHARDS[0]}: " in result.stdout
+
+
+def test_commands_of_their_own_process_have_what_the_files_need(corpus_folder: Path, tmp_path: Path) -> None:
+    config = ["--config", str(corpus_folder / "eagle3.yaml"), "--to"]
+    for command, to in ((["vocabulary"], tmp_path / "v"), (["export", SHARDS[0]], tmp_path / "e" / "vocabulary")):
+        place = to if command == ["vocabulary"] else to.parent
+        arguments = [sys.executable, "-m", "eagle3_assets.cli", *command, *config, str(place)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.name for path in to.iterdir()) == sorted(FILES)
 
 
 def test_pictures_stay_small_and_their_curves_rise(corpus_folder: Path) -> None:

@@ -81,7 +81,8 @@ def export(
     except ValidationError as error:
         fault = error.errors()[0]
         raise typer.BadParameter(f"--{str(fault['loc'][0]).replace('_', '-')}: {fault['msg']}") from None
-    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
+    # The vocabulary's files are torch's, so it must not be kept out.
+    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS and not settings.vocabulary)
 
     def stored(key: str) -> ToExport:
         path = project.layout.asset_file("training_samples", key)

@@ -54,7 +54,8 @@ def vocabulary(
     project = open_project(config)
     if to:
         require_torch()
-    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
+    # The files are torch's, so it must not be kept out.
+    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS and not to)
     with Console(stderr=True).status("judging and counting partitions ..."):
         made = corpus_vocabulary(project, target, size or project.config.export.draft_vocab_size)
     out = console()

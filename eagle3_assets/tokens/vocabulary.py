@@ -185,7 +185,7 @@ def marked_sizes(vocabulary: DraftVocabulary) -> dict[int, str | None]:
     sizes.setdefault(vocabulary.knee, []).append("knee")
     for share in SHARES:
         sizes.setdefault(vocabulary.size_for(share), []).append(f"{share:.1%}")
-    sizes.setdefault(vocabulary.seen, []).append("all seen")
+    sizes.setdefault(vocabulary.size_for(1.0), []).append("all")
     sizes.setdefault(most, []).append("the target's own")
     return {size: ", ".join(marks) or None for size, marks in sorted(sizes.items()) if size >= least}
 
