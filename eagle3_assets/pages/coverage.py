@@ -53,7 +53,7 @@ def coverage_chart(
     *,
     most_points: int = 120,
 ) -> CoverageChart:
-    """Lays out the curves: sizes from 1 to all of the target's ids on a log axis.
+    """Lays out the curves: sizes from the structural ids alone to all of the target's, on a log axis.
 
     Args:
         vocabulary: whose order of ids all curves follow.
@@ -62,11 +62,11 @@ def coverage_chart(
         height: of the chart.
         most_points: of each curve.
     """
-    most = len(vocabulary.counts)
-    sizes = np.unique(np.geomspace(1, most, most_points).round().astype(np.int64))
+    least, most = max(1, int(vocabulary.structural.sum())), len(vocabulary.counts)
+    sizes = np.unique(np.geomspace(least, most, most_points).round().astype(np.int64))
 
     def x(size: float) -> float:
-        return round(math.log(size) / math.log(max(most, 2)) * width, 1)
+        return round(math.log(size / least) / math.log(max(most / least, 2)) * width, 1)
 
     def curve(name: str, counts: Ints) -> Curve:
         share = vocabulary.covered(counts) / max(int(counts.sum()), 1)
@@ -80,7 +80,9 @@ def coverage_chart(
         curves=tuple(curve(name, counts) for name, counts in parts),
         chosen=Mark("chosen", vocabulary.size, x(vocabulary.size)),
         knee=Mark("knee", vocabulary.knee, x(vocabulary.knee)),
-        ticks=tuple(Mark(f"{10**power:,}", 10**power, x(10**power)) for power in range(8) if 10**power <= most),
+        ticks=tuple(
+            Mark(f"{10**power:,}", 10**power, x(10**power)) for power in range(8) if least <= 10**power <= most
+        ),
     )
 
 
@@ -100,7 +102,7 @@ def coverage_markdown(made: CorpusVocabulary) -> str:
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">{paths}{marks}</svg>'
     said = ", ".join(f"{colour} {curve.name}" for curve, colour in zip(chart.curves, colours, strict=True))
     return (
-        f"![coverage by size]({data_url(svg)}) {said}; 1 to {len(made.vocabulary.counts):,} ids, log axis; lines:"
+        f"![coverage by size]({data_url(svg)}) {said}; up to {len(made.vocabulary.counts):,} ids, log axis; lines:"
         f" chosen {chart.chosen.tokens:,}, knee {chart.knee.tokens:,}"
     )
 
