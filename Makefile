@@ -43,9 +43,10 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-bench: $(READY) ## Measures what laws, looking, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
+bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
+	$(BIN)/python -m benchmarks.draft_vocabulary $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
 

@@ -82,8 +82,9 @@ def data_page() -> str:
         "# The data contract",
         "",
         "Generated from `eagle3_assets/contract.py`. Every asset is one parquet file per partition (zstd, row groups",
-        "of 2,000), written under another name and renamed when it is on disk; `corpus_summary`, which is of all",
-        "partitions, is one file.",
+        "of 2,000), written under another name and renamed when it is on disk; `corpus_summary` and",
+        "`draft_vocabulary`, which are of all partitions, are one file each. What trainers read of the latter lies",
+        "beside it: [the draft vocabulary](draft-vocabulary.md).",
     ]
     for asset, schema in SCHEMAS.items():
         lines += ["", f"## `{asset}`", "", "| column | type | meaning |", "|---|---|---|"]

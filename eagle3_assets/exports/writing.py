@@ -15,12 +15,14 @@ from upath import UPath
 
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.manifest import CARD, MANIFEST, SPLITS, DataFile, Hashed, Manifest, read_manifest
-from eagle3_assets.files import local_path, publish, write_text
+from eagle3_assets.exports.vocabulary import FOLDER as VOCABULARY
+from eagle3_assets.files import local_path, publish, write_bytes, write_text
 
 UNFINISHED = ".unfinished.json"
 """Lists the files of an export that has not ended."""
 
-_FOLDERS = (*SPLITS, "index")
+_DATA_FOLDERS = (*SPLITS, "index")
+_FOLDERS = (*_DATA_FOLDERS, VOCABULARY)
 
 
 class _Unfinished(BaseModel):
@@ -70,7 +72,7 @@ class ExportDirectory:
     def begin(self) -> None:
         """From here on the directory holds no whole export."""
         with self._writing():
-            for folder in _FOLDERS:
+            for folder in _DATA_FOLDERS:
                 (self.place / folder).mkdir(parents=True, exist_ok=True)
             self._note()
             (self.place / MANIFEST).unlink(missing_ok=True)
@@ -115,7 +117,7 @@ class ExportDirectory:
         with self._writing():
             self._note()
 
-    def add_text(self, path: str, text: str) -> Hashed:
+    def add_small(self, path: str, content: bytes) -> Hashed:
         """Writes a small file.
 
         Raises:
@@ -124,7 +126,8 @@ class ExportDirectory:
         self._others.add(path)
         with self._writing():
             self._note()
-            write_text(self.place / path, text)
+            (self.place / path).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.place / path, content)
             return sha256_of(self.place / path).model_copy(update={"path": path})
 
     def finish(self, manifest: Manifest, card: str) -> None:
