@@ -153,7 +153,7 @@ class _Tally:
                     row,
                     found.severity,
                     index,
-                    f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail,
+                    f"prompt echo of {counted(int(echo[row]), 'id')}; {detail}" if echo[row] else detail,
                 )
                 for row, index, detail in every
             ]
