@@ -113,7 +113,8 @@ def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, first:
         same = column.values[column.offsets[row] + at + step] == first[row, step]
         row, at, period = row[same], at[same], period[same]
     end = column.offsets[row] + at - 1
-    return row[column.values[end] == column.values[end + period]]
+    again: Ints = row[column.values[end] == column.values[end + period]]
+    return again
 
 
 def _begins_with_two(column: TokenColumn, starts: Ints, first: Ints) -> Mask:

@@ -11,12 +11,14 @@ _SAMPLE_OF_A_TURN = r":\d+$"
 
 def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
     """Compares prompts, whole samples and outputs with one another."""
-    rows = facts.select("sample_id", "prompt_hash", "output_hash").filter(pl.col("output_hash").is_not_null())
-    if rows.is_empty():
+    has_output, known = facts["output_hash"].is_not_null(), pl.col("prompt_hash").is_not_null()
+    rows = int(has_output.sum())
+    if not rows:
         return PartitionJudgement(0, reason="there is no generated row with ids", judged=False)
-    known = pl.col("prompt_hash").is_not_null()
+    unknown = int((has_output & facts["prompt_hash"].is_null()).sum())
     # Most rows are like no other one, and are looked at no further.
-    alike = rows.filter(pl.col("output_hash").is_duplicated() | (known & pl.col("prompt_hash").is_duplicated()))
+    same = [facts[name].is_duplicated() & facts[name].is_not_null() for name in ("output_hash", "prompt_hash")]
+    alike = facts.select("sample_id", "prompt_hash", "output_hash").filter(has_output & (same[0] | same[1]))
     alike = alike.with_columns(
         prompt_known=known,
         turn=pl.when(pl.col("sample_id").str.contains(r":\d+:\d+$"))
@@ -57,11 +59,10 @@ def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgemen
         if told:
             sample, text = told[0]
             details.append(
-                f"{counted(len(told), noun)} equal to an earlier one ({len(told) / len(rows):.2%}), first"
+                f"{counted(len(told), noun)} equal to an earlier one ({len(told) / rows:.2%}), first"
                 f" {shown_name(sample)}: {text}"
             )
-    held = f"no two of {counted(len(rows), 'sample')} are equal"
-    unknown = rows["prompt_hash"].null_count()
+    held = f"no two of {counted(rows, 'sample')} are equal"
     reason = f"{counted(unknown, 'row')} without prompt" if unknown else None
     return PartitionJudgement(len(samples), tuple(details) or (held,), tuple(samples.items()), figures, reason)
 

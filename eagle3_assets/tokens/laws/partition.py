@@ -18,8 +18,7 @@ def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgem
     prompts = context.current_prompts
     if not len(facts) and (prompts is None or not prompts.hashes):
         return PartitionJudgement(0, reason="there are no rows", judged=False)
-    by_id = facts.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"), pl.col("status").first())
-    doubled = by_id.filter(pl.col("times") > 1)
+    by_id, doubled = _by_id(facts)
     unknown = by_id.filter(~pl.col("status").is_in([GENERATED, FAILED, REFUSED]).fill_null(value=False))
     faults = [(i, f"{n} rows with this sample id") for i, n in doubled.select("sample_id", "times").iter_rows()]
     faults += [(i, f"status {s!r} is no terminal state") for i, s in unknown.select("sample_id", "status").iter_rows()]
@@ -72,6 +71,22 @@ def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudge
         )
     violated = (share > CUT_OFF_REMARK) or constant is not None
     return PartitionJudgement(int(violated), tuple(details), figures={"cut_off_share": share})
+
+
+def _by_id(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """``sample_id`` and ``status`` of each sample's first row; ``sample_id`` and ``times`` of those that are doubled.
+
+    Names are compared by their hash first: most are there once, and a table of all of them would be large.
+    """
+    rows = facts.select("sample_id", pl.col("status").cast(pl.String))
+    again = rows["sample_id"].hash().is_duplicated()
+    if not again.any():
+        return rows, pl.DataFrame(schema={"sample_id": pl.String, "times": pl.UInt32})
+    alike = rows.filter(again)
+    counts = alike.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"))
+    first = ~again
+    first[again.arg_true()] = alike["sample_id"].is_first_distinct()
+    return rows.filter(first), counts.filter(pl.col("times") > 1)
 
 
 def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: frozenset[str]) -> list[tuple[str, str]]:
