@@ -330,7 +330,7 @@ class Judge:
             tuple(verdicts),
             _frame(findings),
             self._rows,
-            frozenset(broken.union(quarantined)),
+            pl.concat([pl.Series("sample_id", sorted(broken), pl.String), quarantined]),
             context.quarantine_limit,
             _without_result(self.asset, partition, self._rows),
             errors,

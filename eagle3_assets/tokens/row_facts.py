@@ -18,7 +18,7 @@ _PROMPT_FACTS = pl.Schema(
     [
         ("sample_id", pl.String()),
         ("status", _NAMES),
-        ("reason", pl.String()),
+        ("reason", _NAMES),
         ("output_tokens", pl.Int32()),
         ("finish_type", _NAMES),
         ("max_new_tokens", pl.Int64()),

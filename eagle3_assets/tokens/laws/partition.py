@@ -78,7 +78,7 @@ def _by_id(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     Names are compared by their hash first: most are there once, and a table of all of them would be large.
     """
-    rows = facts.select("sample_id", pl.col("status").cast(pl.String))
+    rows = facts.select("sample_id", "status")
     again = rows["sample_id"].hash().is_duplicated()
     if not again.any():
         return rows, pl.DataFrame(schema={"sample_id": pl.String, "times": pl.UInt32})
@@ -103,11 +103,13 @@ def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: fro
 
 def _coverage(by_id: pl.DataFrame, context: Context) -> tuple[int, int]:
     """Prompts with an output, and prompts that were to be sent."""
-    generated = by_id.filter(pl.col("status") == GENERATED)
     prompts = context.current_prompts
     if prompts is None:
-        return len(generated), len(by_id.filter(pl.col("status") != REFUSED))
-    return len(generated.filter(pl.col("sample_id").is_in(list(prompts.ready)))), len(prompts.ready)
+        counts = by_id.select(pl.col("status").eq(GENERATED).sum(), sent=pl.col("status").ne(REFUSED).sum())
+        generated, sent = counts.row(0)
+        return generated, sent
+    ready = by_id.filter((pl.col("status") == GENERATED) & pl.col("sample_id").is_in(list(prompts.ready)))
+    return len(ready), len(prompts.ready)
 
 
 def _foreign_cap(cut: pl.DataFrame) -> int | None:
