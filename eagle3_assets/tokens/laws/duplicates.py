@@ -3,7 +3,7 @@
 import polars as pl
 
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, shown_name
+from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, alike, counted, shown_name
 
 _SAMPLE_OF_A_TURN = r":\d+$"
 """What tells several samples of one prompt apart: their ids are ``conversation:turn:sample``."""
@@ -17,17 +17,17 @@ def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgemen
         return PartitionJudgement(0, reason="there is no generated row with ids", judged=False)
     unknown = int((has_output & facts["prompt_hash"].is_null()).sum())
     # Most rows are like no other one, and are looked at no further.
-    same = [facts[name].is_duplicated() & facts[name].is_not_null() for name in ("output_hash", "prompt_hash")]
-    alike = facts.select("sample_id", "prompt_hash", "output_hash").filter(has_output & (same[0] | same[1]))
-    alike = alike.with_columns(
+    same = alike(facts["output_hash"]) | alike(facts["prompt_hash"])
+    compared = facts.select("sample_id", "prompt_hash", "output_hash").filter(has_output & same)
+    compared = compared.with_columns(
         prompt_known=known,
         turn=pl.when(pl.col("sample_id").str.contains(r":\d+:\d+$"))
         .then(pl.col("sample_id").str.replace(_SAMPLE_OF_A_TURN, ""))
         .otherwise("sample_id"),
     )
-    with_prompt = alike.filter("prompt_known")
+    with_prompt = compared.filter("prompt_known")
     # A prompt that is not recorded may be any: each counts as one of its own, and no row is said to have another one.
-    each = alike.with_columns(pl.col("prompt_hash").fill_null(pl.int_range(pl.len(), dtype=pl.Int64)))
+    each = compared.with_columns(pl.col("prompt_hash").fill_null(pl.int_range(pl.len(), dtype=pl.Int64)))
     samples: dict[str, str] = {}
     details, figures = [], {}
     for name, noun, said, chosen, key in (

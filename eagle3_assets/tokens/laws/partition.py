@@ -6,7 +6,7 @@ import polars as pl
 
 from eagle3_assets.tokens.batch import CUT_OFF, FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, shown_name
+from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, alike, counted, shown_name
 from eagle3_assets.tokens.lengths import SHORT, band_misses, expects_lengths, figures_text, length_figures
 
 CUT_OFF_REMARK = 0.10
@@ -79,13 +79,13 @@ def _by_id(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     Names are compared by their hash first: most are there once, and a table of all of them would be large.
     """
     rows = facts.select("sample_id", "status")
-    again = rows["sample_id"].hash().is_duplicated()
+    again = alike(rows["sample_id"].hash())
     if not again.any():
         return rows, pl.DataFrame(schema={"sample_id": pl.String, "times": pl.UInt32})
-    alike = rows.filter(again)
-    counts = alike.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"))
+    doubled = rows.filter(again)
+    counts = doubled.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"))
     first = ~again
-    first[again.arg_true()] = alike["sample_id"].is_first_distinct()
+    first[again.arg_true()] = doubled["sample_id"].is_first_distinct()
     return rows.filter(first), counts.filter(pl.col("times") > 1)
 
 
