@@ -153,7 +153,7 @@ class _Tally:
                     row,
                     found.severity,
                     index,
-                    f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail,
+                    f"prompt echo of {counted(int(echo[row]), 'id')}; {detail}" if echo[row] else detail,
                 )
                 for row, index, detail in every
             ]
@@ -330,7 +330,7 @@ class Judge:
             tuple(verdicts),
             _frame(findings),
             self._rows,
-            frozenset(broken.union(quarantined)),
+            pl.concat([pl.Series("sample_id", sorted(broken), pl.String), quarantined]),
             context.quarantine_limit,
             _without_result(self.asset, partition, self._rows),
             errors,

@@ -11,19 +11,19 @@ from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Mask
 from eagle3_assets.tokens.laws.base import Asset
 
-_PROMPT_FACTS = pl.Schema(
-    {
-        "sample_id": pl.String,
-        "status": pl.String,
-        "reason": pl.String,
-        "output_tokens": pl.Int64,
-        "finish_type": pl.String,
-        "max_new_tokens": pl.Int64,
-    }
-)
-
 _NAMES = pl.Categorical()
 """For columns with a few names over and over: four bytes in each row."""
+
+_PROMPT_FACTS = pl.Schema(
+    [
+        ("sample_id", pl.String()),
+        ("status", _NAMES),
+        ("reason", _NAMES),
+        ("output_tokens", pl.Int32()),
+        ("finish_type", _NAMES),
+        ("max_new_tokens", pl.Int64()),
+    ]
+)
 
 _GENERATION_FACTS = pl.Schema(
     [
