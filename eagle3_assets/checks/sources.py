@@ -76,6 +76,7 @@ def accounted(record: SourceRecord, used: int, refused_limit: float) -> dg.Asset
         (accounts.elsewhere, "in other partitions"),
         (accounts.skipped, "skipped"),
         (accounts.left_out, "not in the sample"),
+        (accounts.further_samples, "further samples of prompts in other rows"),
     ):
         said += f", {count:,} {what}" if count else ""
     said += f"; first {record.refused[0]}" if record.refused else ""

@@ -302,6 +302,8 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
             **dict.fromkeys(PROMPTS),
             "sample_id": "c:1:0",
             "conversation_id": "c",
+            "turn": 1,
+            "sample_index": 0,
             "messages": json.dumps([USER]),
             "tools": json.dumps([WEATHER]),
         },
@@ -457,7 +459,12 @@ def one_message(kind: str, text: str) -> tuple[Any, Dialogue]:
         "openthoughts": sharegpt(("human", text), ("gpt", "<think>a</think>b"), id=7),
         "alpaca": {"id": 7, "instruction": text},
         "plain": {"id": 7, "prompt": text},
-        "prompts": {**dict.fromkeys(PROMPTS), "conversation_id": 7, "messages": [{"role": "user", "content": text}]},
+        "prompts": {
+            **dict.fromkeys(PROMPTS, 0),
+            "tools": None,
+            "conversation_id": 7,
+            "messages": [{"role": "user", "content": text}],
+        },
     }[kind]
     return row, read(kind, row)
 
