@@ -1,11 +1,14 @@
 """Files of every kind, and places of every kind, as rows."""
 
+import bz2
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -302,3 +305,75 @@ def test_a_name_that_is_no_text_and_a_pipe_are_told(tmp_path: Path) -> None:
     with pytest.raises(PromptSourceError, match="no printable text; rename it") as refused:
         find([str(tmp_path)])
     str(refused.value).encode()
+
+
+PRETTY = json.dumps({"name": "set", "features": ["text"]}, indent=1).encode()
+OTHERS: dict[str, tuple[bytes, str]] = {
+    "a.json": (PRETTY, "is one JSON object over several lines, not rows"),
+    "b.json.gz": (gzip.compress(PRETTY), "is one JSON object over several lines, not rows"),
+    "an_array.jsonl": (json.dumps(ROWS).encode(), "is a JSON array, not JSON lines; rename it to .json"),
+    "over_lines.jsonl": (
+        json.dumps(ROWS[:2], indent=1).encode(),
+        "is a JSON array, not JSON lines; rename it to .json",
+    ),
+    "a.jsonl.bz2": (bz2.compress(lines(ROWS)), "is bzip2"),
+    "a.jsonl.xz": (lzma.compress(lines(ROWS)), "is xz"),
+    "a.csv": (b"prompt,answer\nhi,there\n", "is CSV"),
+    "a.tsv.gz": (gzip.compress(b"prompt\tanswer\n"), "is TSV"),
+    "utf_16.jsonl": (json.dumps(ROWS[0]).encode("utf-16"), "is UTF-16 text"),
+    "utf_16_unmarked.jsonl": (json.dumps(ROWS[0]).encode("utf-16-le"), "is UTF-16 text"),
+    "twice.jsonl.gz": (gzip.compress(gzip.compress(lines(ROWS))), "is packed twice"),
+    "a.arrow": (b"ARROW1\0\0", "is an Arrow file"),
+    "parquet.gz": (parquet(ROWS), "does not begin as its name says (parquet)"),
+    "pointer.jsonl": (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_file_of_rows_is_told_by_its_kind(name: str, tmp_path: Path) -> None:
+    content, said = OTHERS[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(PromptSourceError, match=f"{re.escape(name)}: {re.escape(said)}"):
+        rows_of(path)
+
+
+def test_archives_are_told(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "a.jsonl").write_bytes(lines(ROWS))
+    for kind, said in (("zip", "is a zip archive"), ("tar", "is a tar archive"), ("gztar", "is a tar archive")):
+        made = Path(shutil.make_archive(str(tmp_path / kind), kind, tmp_path / "rows"))
+        with pytest.raises(PromptSourceError, match=said):
+            rows_of(made)
+
+
+def test_a_first_line_that_is_a_list_or_broken_is_refused_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for bad in (b'[{"a": 1}]', b"[INFO] started", b"{", b'{"a": '):
+        path.write_bytes(bad + b'\n{"a": 2}\n')
+        assert [number for number, _ in rows_of(path)] == [1, 2]
+    path = tmp_path / "lines.json"
+    path.write_bytes(b'{"a": "cut o\n{"a": 2}\n')
+    assert rows_of(path)[1] == (2, {"a": 2})
+
+
+def test_zstandard_with_frames_without_data_and_with_large_windows(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    skipped = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"  # as pzstd writes before each frame
+    path.write_bytes(skipped + zst(b'{"a": 1}\n') + skipped + zst(b'{"a": 2}\n'))
+    assert rows_of(path) == [(1, {"a": 1}), (2, {"a": 2})]
+    wide = zstandard.ZstdCompressionParameters.from_level(1, window_log=28, enable_ldm=False)
+    packing = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    path.write_bytes(packing.compress(b'{"a": 1}\n') + packing.flush())
+    assert rows_of(path) == [(1, {"a": 1})]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    path.write_bytes(parquet(ROWS))
+    other.write_bytes(parquet(ROWS))
+    with OpenSource(SourceFile("a.parquet", path)) as opened:
+        other.rename(path)
+        list(opened.rows())
+        with pytest.raises(PromptSourceError, match=r"a\.parquet: was replaced while it was read"):
+            opened.state(None)
