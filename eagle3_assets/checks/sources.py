@@ -83,7 +83,8 @@ def accounted(record: SourceRecord, used: int, refused_limit: float) -> dg.Asset
     if share > refused_limit:
         said += f"; {share:.2%} refused is more than refused_limit ({refused_limit:.2%})"
     if accounts.nothing_usable:
-        said += "; no row is usable" if refused else "; the source is empty"
+        none = "`skip` leaves out every row" if accounts.rows else "the source is empty"
+        said += f"; {'no row is usable' if refused else none}"
     if lost:
         said += f"; {lost:,} rows are not accounted for: materialize prompts again"
     bad = lost != 0 or accounts.nothing_usable

@@ -67,6 +67,12 @@ class SourceRecord(BaseModel):
             left_out_files=found.left_out_files,
         )
 
+    @property
+    def limited(self) -> bool:
+        """Whether reading ended at the dataset's limit."""
+        limit = self.settings.get("limit")
+        return limit is not None and self.accounts.rows >= self.settings["skip"] + limit
+
     def other_settings(self, partition: Partition, trial_rows: int) -> list[str]:
         """In what the settings now differ from those of the record, one line each."""
         now = settings_of(partition, trial_rows)

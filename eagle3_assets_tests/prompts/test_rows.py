@@ -39,6 +39,15 @@ def test_rows_have_the_contract_and_ids_that_last(tmp_path: Path) -> None:
     assert found.rows["source"].unique().to_list() == ["source.jsonl"]
 
 
+def test_whole_numbers_that_came_as_floats_are_ids(tmp_path: Path) -> None:
+    found = read(source(tmp_path, chat(1.0), chat(2), chat(2.0), chat(0.5), chat(1e300)))
+    assert found.rows["conversation_id"].to_list() == ["1", "2"]
+    assert [row.reason for row in found.refused] == [
+        "its id '2' is source.jsonl:2's already",
+        *["`id` must be a string or a whole number, not a number"] * 2,
+    ]
+
+
 BAD: list[tuple[bytes, str]] = [
     (b"{", "is not JSON"),
     (b'{"id": "x", "messages": [{"role": "user", "content": NaN}]}', "NaN is no JSON number"),

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.sources import OpenSource, PromptSourceError, SourceFile, differences, find
 from eagle3_assets.prompts.sources.arrays import array_elements
+from eagle3_assets.prompts.sources.changes import unread
 from eagle3_assets.strict_json import BYTE_ORDER_MARK
 
 ROWS: list[Any] = [{"id": f"c{i}", "messages": [{"role": "user", "content": f"häl\n[{i}] {{"}]} for i in range(700)]
@@ -223,7 +224,18 @@ def test_a_directory_is_read_to_its_depth_in_order_and_says_what_it_leaves_out(t
 def test_globs(tree: Path) -> None:
     assert names(tree / "*.jsonl") == (["b.jsonl"], [".hidden.jsonl (hidden)"])
     assert names(tree / "a" / "*.[tp]*")[0] == ["x.txt", "z.parquet"]
-    assert names(tree / "**" / "y.*")[0] == ["a/y.json.gz", "linked/y.json.gz"]
+    assert names(tree / "**" / "y.*")[0] == ["a/y.json.gz"]
+    assert names(tree / "linked" / "**" / "y.*")[0] == ["y.json.gz"]
+    assert names(tree / "**")[0] == [
+        "B.JSONL",
+        "README.md",
+        "a/file_link.jsonl",
+        "a/x.txt",
+        "a/y.json.gz",
+        "a/z.parquet",
+        "b.jsonl",
+    ]
+    assert names(tree / "a" / ".g*" / "**.jsonl")[0] == [".git/x.jsonl"]
     # A file is taken by its name, even where the name looks like a glob.
     odd = tree / "part[1].jsonl"
     odd.write_bytes(b"{}\n")
@@ -231,11 +243,13 @@ def test_globs(tree: Path) -> None:
 
 
 def test_of_several_places_names_tell_them_apart_and_no_file_is_read_twice(tree: Path) -> None:
-    assert names(tree / "b.jsonl", tree / "a")[0] == [
-        "b.jsonl", "a/file_link.jsonl", "a/y.json.gz", "a/z.parquet",
-    ]  # fmt: skip
+    taken, left_out = names(tree / "b.jsonl", tree / "a")
+    assert taken == ["b.jsonl", "a/y.json.gz", "a/z.parquet"]
+    assert left_out[0] == "a/file_link.jsonl (a link to the same file as b.jsonl)"
     assert names(tree / "a" / "z.parquet", tree / "a")[0] == ["z.parquet", "file_link.jsonl", "y.json.gz"]
-    assert len(set(names(tree / "a", tree / "linked")[0])) == 6
+    assert names(tree / "linked", tree / "a")[0] == [
+        "linked/file_link.jsonl", "linked/y.json.gz", "linked/z.parquet",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -246,10 +260,12 @@ def test_of_several_places_names_tell_them_apart_and_no_file_is_read_twice(tree:
         ("b.jsonl/*.jsonl", "is not a directory"),
         ("*.csv", "has no file to read"),
         ("a/.git", "has no file to read"),
+        ("waiting.jsonl", "is neither a file nor a directory"),
     ],
 )
 def test_a_place_without_files_is_named(tree: Path, place: str, said: str) -> None:
     (tree / "a" / ".git" / "x.jsonl").rename(tree / "a" / ".git" / ".x.jsonl")
+    os.mkfifo(tree / "waiting.jsonl")
     with pytest.raises(PromptSourceError, match=said) as raised:
         find([str(tree / place)])
     assert str(tree / place) in str(raised.value)
@@ -377,3 +393,40 @@ def test_a_file_that_is_replaced_while_it_is_read_is_noticed(tmp_path: Path) -> 
         list(opened.rows())
         with pytest.raises(PromptSourceError, match=r"a\.parquet: was replaced while it was read"):
             opened.state(None)
+
+
+def test_links_in_a_circle_end(tree: Path) -> None:
+    for name in ("loop", "other"):
+        (tree / name).symlink_to(tree, target_is_directory=True)
+    assert names(tree / "**" / "*.jsonl")[0] == ["a/file_link.jsonl", "b.jsonl"]
+
+
+def test_brackets_of_a_directory_that_is_there_are_no_wildcard(tmp_path: Path) -> None:
+    root = tmp_path / "pro[1]" / "set[a-b]"
+    root.mkdir(parents=True)
+    (root / "a.jsonl").write_bytes(b"{}\n")
+    assert names(root)[0] == names(root / "*.jsonl")[0] == names(root / "[a].jsonl")[0] == ["a.jsonl"]
+    assert names(tmp_path / "pro[1]" / "*" / "a.jsonl")[0] == ["set[a-b]/a.jsonl"]
+    with pytest.raises(PromptSourceError, match="No such file"):
+        find([str(root / "none.jsonl")])
+
+
+def test_behind_a_limit_a_source_may_grow(tmp_path: Path) -> None:
+    for name in ("b", "c", "d"):
+        (tmp_path / f"{name}.jsonl").write_bytes(b"{}\n")
+    [b, c, d] = find([str(tmp_path)]).files
+    before = []
+    for file in (b, c):
+        with OpenSource(file) as opened:
+            before.append(opened.state(None))
+    before.append(unread(d))
+    d.path.unlink()
+    (tmp_path / "e.jsonl").write_bytes(b"{}\n")
+    assert differences(before, find([str(tmp_path)]).files, limited=True) == []
+    assert differences(before, find([str(tmp_path)]).files) == ["d.jsonl is gone", "e.jsonl is new"]
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    c.path.write_bytes(b"[]\n")
+    found = differences(before, find([str(tmp_path)]).files, limited=True)
+    assert found == ["a.jsonl is new", "c.jsonl has another content"]
+    c.path.unlink()
+    assert differences(before, find([str(tmp_path)]).files, limited=True) == ["c.jsonl is gone", "a.jsonl is new"]

@@ -106,6 +106,8 @@ def source_id(row: Json) -> str | None:
     given = first(row, *IDS)
     if given is None:
         return None
+    if isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
+        given = int(given)  # pandas makes whole numbers so where one is missing
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RefusedRowError(f"`id` must be a string or a whole number, not {kind(given)}")
     found = str(given).strip()
