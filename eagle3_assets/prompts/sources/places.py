@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from eagle3_assets.config import HUB_SCHEME
+from eagle3_assets.config import HUB_SCHEME, without_secrets
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
 from eagle3_assets.tokens.safe_text import visible
 
@@ -85,7 +85,7 @@ def find(source: Sequence[str]) -> Found:
             same = before.get(path.resolve()) if before else None
             if same is None:
                 files[path] = SourceFile(prefix + name, path)
-            elif same.path != path:
+            elif same.name != prefix + name:
                 left_out.append(f"{prefix}{name} (a link to the same file as {same.name})")
         left_out += [prefix + name for name in entry.left_out]
     _require_names(files.values())
@@ -109,7 +109,7 @@ def _entry(place: str) -> _Entry:
     try:
         entry = _of_hub(place) if place.startswith(HUB_SCHEME) else _of_path(Path(place))
     except HubError as error:
-        raise PromptSourceError(f"{place}: {error}") from None
+        raise PromptSourceError(f"{without_secrets(place)}: {error}") from None
     except OSError as error:
         raise PromptSourceError(f"{place}: the dataset's source cannot be read: {error.strerror or error}") from None
     if not entry.names:
