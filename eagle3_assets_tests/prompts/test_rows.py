@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import transformers  # noqa: TID253 - tests need not load fast
 
@@ -237,7 +238,9 @@ def test_the_target_sees_tools_in_the_order_of_the_source_and_no_null_that_arrow
         {"role": "tool", "content": "done"},
     ]
     row = {"id": "a", "messages": messages, "tools": [{"type": "function", "function": function}]}
-    found = read(source(tmp_path, row)).rows
+    path = tmp_path / "source.parquet"
+    pl.DataFrame([row]).write_parquet(path)
+    found = read(Dataset(name="d", source=str(path))).rows
     assert found["tools"][0] == (
         '[{"type":"function","function":{"name":"book","description":"d","parameters":{"type":"object","properties":'
         '{"to":{"type":"string"},"date":{"type":"string","description":"when"}}}}}]'

@@ -83,6 +83,19 @@ def test_every_kind_gives_the_same_rows_and_the_files_own_hash(name: str, tmp_pa
         assert opened.state("openai").sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def test_fields_that_arrow_filled_in_are_gone_and_nulls_of_json_stay(tmp_path: Path) -> None:
+    given: list[Any] = [
+        {"messages": [{"role": "user"}], "tools": '[{"a": null}]', "other": None},
+        {"messages": [{"role": "user", "call": {"unit": "C"}}], "tools": None, "other": None},
+        {"messages": [{"role": "user", "call": {"unit": None}}], "tools": None, "other": [1, None]},
+    ]
+    (tmp_path / "a.jsonl").write_bytes(lines(given))
+    assert [row for _, row in rows_of(tmp_path / "a.jsonl")] == given
+    (tmp_path / "a.parquet").write_bytes(parquet(given))
+    third = {**given[2], "messages": [{"role": "user", "call": {}}]}
+    assert [row for _, row in rows_of(tmp_path / "a.parquet")] == [*given[:2], third]
+
+
 @pytest.mark.parametrize("name", [name for name in KINDS if name.endswith((".gz", ".zst", ".parquet"))])
 def test_a_damaged_file_is_named_and_never_taken_for_a_shorter_one(name: str, tmp_path: Path) -> None:
     whole = KINDS[name](ROWS)

@@ -175,6 +175,13 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for batch in batches(pl.scan_parquet(path, glob=False), _PARQUET_ROWS):
             for row in batch.iter_rows(named=True):
                 number += 1
-                yield number, row
+                yield number, {name: _without_nulls(value) for name, value in row.items()}
     except pl.exceptions.PolarsError as error:
         raise PromptSourceError(f"{path}: is damaged after row {number:,}: {error}") from None
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a value of a column
+    """A value without the fields that are null: Arrow fills in those which other rows have. JSON text keeps its own."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
