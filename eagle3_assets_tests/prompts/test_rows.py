@@ -104,6 +104,8 @@ ODD: dict[str, tuple[dict[str, Any], str | None]] = {
     "no id": ({"messages": [USER]}, None),
     "empty id": ({"id": " ", "messages": [USER]}, "`id` must be printable text"),
     "id with a line end": ({"id": "a\nb", "messages": [USER]}, "`id` must be printable text"),
+    "a long id": ({"id": "a" * 500, "messages": [USER]}, None),
+    "an id too long": ({"id": "a" * 501, "messages": [USER]}, "`id` has 501 characters, more than 500"),
     "id is a list": ({"id": [1], "messages": [USER]}, "`id` must be a string or a whole number"),
     "arguments as an object": ({"messages": [USER, call({"b": 1, "a": [2]}), USER]}, None),
     "arguments as text": ({"messages": [USER, call('{"b": 1}'), USER]}, None),

@@ -32,6 +32,8 @@ ROLES = {
     "function": "tool",  # from before there were several calls
 }
 IDS = ("id", "conversation_id", "uuid", "prompt_id")
+MAX_ID = 500
+"""Characters; every row, log line and journal record of a sample carries its id."""
 SYSTEM = ("system", "system_prompt")
 TOOLS = ("tools", "functions", "available_tools")
 TEMPLATE = "chat_template_kwargs"
@@ -113,7 +115,7 @@ def source_id(row: Json) -> str | None:
     """The source's own id.
 
     Raises:
-        RefusedRowError: it is neither printable text nor a whole number.
+        RefusedRowError: it is neither printable text nor a whole number, or longer than :data:`MAX_ID`.
     """
     given = first(row, *IDS)
     if given is None:
@@ -125,6 +127,8 @@ def source_id(row: Json) -> str | None:
     found = str(given).strip()
     if not found or not found.isprintable():
         raise RefusedRowError(f"`id` must be printable text, not {quoted(found)}")
+    if len(found) > MAX_ID:
+        raise RefusedRowError(f"`id` has {len(found):,} characters, more than {MAX_ID}: {quoted(found)}")
     return found
 
 
