@@ -46,7 +46,7 @@ test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (need
 bench: $(READY) ## Measures what laws, looking, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
-	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
+	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),--write,--rows 3000)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
 
 ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.
