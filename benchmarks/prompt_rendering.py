@@ -8,7 +8,8 @@ Every case runs in a process of its own, on the demo's prompts repeated under ot
 - render: read, accounted for, rendered and tokenized
 - tokenized_prompts: the same and the laws of prompts, as the asset does it
 - tenth: ``render`` for one of ten shards of a source ten times as large
-- slow, slow_in_2: ``tokenized_prompts`` with a tokenizer in plain Python, a token for each byte, in one process and two
+- slow, slow_in_2: ``tokenized_prompts`` with a tokenizer in plain Python, a token for each byte, in one process and in
+  two, of a source five times as large
 """
 
 import argparse
@@ -40,9 +41,11 @@ CASES = {
     "render": "read, accounted for, rendered and tokenized",
     "tokenized_prompts": "the same, and the laws of prompts",
     "tenth": "`render`, one of ten shards of a source ten times as large",
-    "slow": "a tokenizer in Python, with the laws, in one process",
+    "slow": "a tokenizer in Python, with the laws, in one process, of five times as much",
     "slow_in_2": "the same in two processes, their start included",
 }
+TIMES = {"tenth": 10, "slow": 5, "slow_in_2": 5}
+"""How large the sources of these cases are; that of the others is 1."""
 Result = tuple[int, float, float, float]
 """Prompts, seconds, CPU seconds of all processes, peak MiB."""
 
@@ -141,8 +144,8 @@ python -m benchmarks.prompt_rendering --write
 {lines}
 
 The plain loop judges nothing, and accounts for nothing. A tokenizer in Python gets several processes from
-{tokenizing.WORTH_BYTES >> 20} MiB of conversations on; here it had two, although there is less: each takes some seconds of CPU
-to start, in which a small partition is done."""
+{tokenizing.WORTH_BYTES >> 20} MiB of conversations on: each takes some seconds of CPU to start, in which a smaller
+partition is done."""
 
 
 def main() -> None:
@@ -157,14 +160,14 @@ def main() -> None:
         print(json.dumps(measure(arguments.case, arguments.source)))
         return
     with tempfile.TemporaryDirectory() as directory:
-        small, large = (Path(directory) / f"{rows}.jsonl" for rows in (arguments.rows, arguments.rows * 10))
-        for path in (small, large):
-            write_source(path, int(path.stem))
-        megabytes = small.stat().st_size / 1e6
-        print(f"{arguments.rows:,} rows, {megabytes:,.1f} MB; ten times as many in the case tenth")
+        sources = {times: Path(directory) / f"{times}.jsonl" for times in (1, *TIMES.values())}
+        for times, path in sources.items():
+            write_source(path, arguments.rows * times)
+        megabytes = sources[1].stat().st_size / 1e6
+        print(f"{arguments.rows:,} rows, {megabytes:,.1f} MB")
         results: dict[str, Result] = {}
         for case in CASES:
-            source = large if case == "tenth" else small
+            source = sources[TIMES.get(case, 1)]
             command = [sys.executable, "-m", "benchmarks.prompt_rendering", "--case", case, "--source", str(source)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own
             results[case] = count, seconds, used, peak = json.loads(done.stdout.splitlines()[-1])
