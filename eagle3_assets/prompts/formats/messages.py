@@ -40,9 +40,6 @@ TEMPLATE = "chat_template_kwargs"
 REASONING = ("reasoning_content", "reasoning", "thinking")
 MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
 
-TOOLS = ("tools", "functions", "available_tools")
-TEMPLATE = "chat_template_kwargs"
-
 _READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", *REASONING, *MEDIA}
 _AS_TEXT = " (calls written into the content as text are not read)"
 _NOTES = {
