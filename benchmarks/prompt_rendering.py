@@ -144,8 +144,8 @@ python -m benchmarks.prompt_rendering --write
 {lines}
 
 The plain loop judges nothing, and accounts for nothing. A tokenizer in Python gets several processes from
-{tokenizing.WORTH_BYTES >> 20} MiB of conversations on: each takes some seconds of CPU to start, in which a smaller
-partition is done."""
+{tokenizing.WORTH_BYTES >> 20} MiB of conversations on. They need more CPU, most of it to start; where no core is
+free, as with a high load above, they gain nothing."""
 
 
 def main() -> None:
