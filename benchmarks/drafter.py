@@ -37,7 +37,7 @@ CHAIN = 5
 UNROLLED = 3
 """Steps of training-time test, speculators' default."""
 LAYERS = (1, 2, 3)
-"""Outputs of the target's layers that the drafter sees: low, middle, high. The fourth is the last, which it predicts."""
+"""Of the target's four, those whose outputs the drafter sees: low, middle, high."""
 RATE = 0.01
 WARMUP = 20
 """Steps in which the learning rate grows; then it falls to 0 along a line."""
@@ -83,8 +83,6 @@ class Plan:
     """JSON lines of prompts and the target's greedy outputs."""
     rows: int
     """In a step."""
-    decoded: int
-    """How many of the held-out prompts each drafter decodes round by round as well."""
     jobs: list[Job]
 
 
@@ -96,7 +94,7 @@ class Target:
         self._network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, local_files_only=True).eval()
         self.stop: int = self._network.config.eos_token_id
         self._last = torch.empty(0)
-        # What transformers calls the last hidden state has gone through the final norm, which the trainer applies itself.
+        # What transformers calls the last hidden state is behind the final norm, which the trainer applies itself.
         self._network.model.norm.register_forward_pre_hook(self._keep)
 
     def _keep(self, _: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
@@ -141,7 +139,7 @@ def batch(target: Target, rows: Sequence[Row]) -> Batch:
     return {name: torch.cat([one[name] for one in shifted])[None] for name in shifted[0]}
 
 
-def new_drafter(model: str, seed: int) -> Any:
+def new_drafter(model: str, seed: int) -> Eagle3DraftModel:
     """One layer of the target's sizes, with the target's embeddings and head, which it does not train."""
     torch.manual_seed(seed)
     layer = AutoConfig.from_pretrained(model, local_files_only=True)
@@ -157,7 +155,7 @@ def new_drafter(model: str, seed: int) -> Any:
     )
 
 
-def train(drafter: Any, target: Target, rows: Sequence[Row], job: Job, rows_in_step: int) -> None:
+def train(drafter: Eagle3DraftModel, target: Target, rows: Sequence[Row], job: Job, rows_in_step: int) -> None:
     """Trains in place. The same seed takes the same rows in the same order, whatever is in them."""
     settings = TrainerConfig(lr=RATE, num_epochs=1, save_path="", optimizer="muon", muon_lr=RATE)
     optimizers = build_optimizers(drafter, settings)
@@ -190,7 +188,7 @@ def order(rows: int, rows_in_step: int, job: Job) -> Iterator[list[int]]:
 
 
 @torch.no_grad()
-def proposals(drafter: Any, target: Target, row: Row) -> Proposals:
+def proposals(drafter: Eagle3DraftModel, target: Target, row: Row) -> Proposals:
     """What it proposes at every index of a row.
 
     The trainer's unrolled forward pass gives the row's own ids to the later steps of a chain, not the proposed ones. Up
@@ -204,7 +202,7 @@ def proposals(drafter: Any, target: Target, row: Row) -> Proposals:
 
 
 @torch.no_grad()
-def draft(drafter: Any, target: Target, ids: list[int]) -> list[int]:
+def draft(drafter: Eagle3DraftModel, target: Target, ids: list[int]) -> list[int]:
     """Proposes a chain after ids, each proposal made of those before it."""
     states = target.states(ids[:-1])[0]
     chain: list[int] = []
@@ -229,8 +227,8 @@ def measured(plan: Plan, job: Job, target: Target, held_out: Sequence[Row]) -> d
     """Trains one drafter, and counts.
 
     Returns:
-        ``tokens`` and ``rounds`` of each held-out row by its id, ``decoded`` and ``same``: how many rows were decoded
-        round by round, and in how many of them output and rounds are those of replaying.
+        the job; ``held_out``, tokens and rounds of each held-out row by its id; ``seconds`` of training; ``same``,
+        whether one of those rows, decoded round by round, gave the output and the counts of replaying.
     """
     began = time.monotonic()
     drafter = new_drafter(plan.model, job.seed)
@@ -239,17 +237,14 @@ def measured(plan: Plan, job: Job, target: Target, held_out: Sequence[Row]) -> d
     seconds = time.monotonic() - began
     drafter.eval()
     counted = {row.id: replayed(row.input_ids, row.prompt_tokens, proposals(drafter, target, row)) for row in held_out}
-    same = 0
-    for row in held_out[: plan.decoded]:
-        prompt, output = row.input_ids[: row.prompt_tokens], row.input_ids[row.prompt_tokens :]
-        result = decode(prompt, lambda ids: draft(drafter, target, ids), target.says, (target.stop,), len(output))
-        same += result == (output, counted[row.id])
+    row = held_out[job.seed % len(held_out)]
+    prompt, output = row.input_ids[: row.prompt_tokens], row.input_ids[row.prompt_tokens :]
+    decoded = decode(prompt, lambda ids: draft(drafter, target, ids), target.says, (target.stop,), len(output))
     return {
         **asdict(job),
         "seconds": seconds,
         "held_out": {name: as_pair(counts) for name, counts in counted.items()},
-        "decoded": len(held_out[: plan.decoded]),
-        "same": same,
+        "same": decoded == (output, counted[row.id]),
     }
 
 
