@@ -7,7 +7,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
-.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui bench ui lint types imports clean
+.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui bench bench-drafter ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -43,11 +43,15 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-bench: $(READY) ## Measures what laws, looking, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
+bench: $(READY) bench-drafter ## Measures what laws, looking, prompts and the client cost, and bench-drafter; BENCH=full takes longer and writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
+
+bench-drafter: $(READY) ## Trains drafters on exact ids and on ids from text, with speculators (1.5 GB the first time).
+	PYTHON=$(PYTHON) scripts/trainers/make-env
+	$(BIN)/python -m benchmarks.drafter_learning $(if $(filter full,$(BENCH)),--full --write)
 
 ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.
 	$(BIN)/eagle3-assets ui

@@ -53,8 +53,8 @@ The same EAGLE-3 drafter of the demo target, trained on an export and on the sam
 text: model, loss, shifting and optimizer of speculators {speculators}; one layer that sees three of the target's four,
 {steps} steps of {rows} rows, {seeds} and the order of rows, all else equal. The labels are the
 target's own distributions in every case, as EAGLE-3 has them: what differs is the contexts in which it learns them.
-Measured is greedy speculative decoding of {held_out} held-out prompts (the export's `eval`) with chains of {chain}: tokens
-per forward pass of the target, from 1 to {most}, mean of the seeds ± standard deviation. Written by
+Measured is greedy speculative decoding of {held_out} held-out prompts (the export's `eval`) with chains of {chain}:
+tokens per forward pass of the target, from 1 to {most}, mean of the seeds ± standard deviation. Written by
 `benchmarks/drafter_learning.py`:
 
 ```bash

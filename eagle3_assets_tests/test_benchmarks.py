@@ -87,9 +87,10 @@ def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
 def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    for name in ("client_cost", "law_speed", "looking", "repetition_rates"):
+    for name in ("drafter_learning", "client_cost", "law_speed", "looking", "repetition_rates"):
         write_part(name, f"## {name} anew", page)
     assert re.findall("^## .*", page.read_text(encoding="utf-8"), re.MULTILINE) == [
+        "## drafter_learning anew",
         "## client_cost anew",
         "## law_speed anew",
         "## looking anew",
