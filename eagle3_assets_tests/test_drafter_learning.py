@@ -9,6 +9,7 @@ import pytest
 from benchmarks.acceptance import Acceptance
 from benchmarks.damaged_data import DAMAGES, Row, chatml, conversations, damaged, difference, kind_of
 from benchmarks.drafter_learning import FULL, MODEL, QUICK, Line, Result, bigrams, guessed, report
+from benchmarks.page import PAGE
 from eagle3_assets.demo.samples import Message, Sample
 from eagle3_assets.demo.tokenizer import STOP, TOOL_SECTION, encode_sample
 
@@ -128,3 +129,11 @@ def test_the_report_has_a_line_for_each_drafter_with_mean_and_spread() -> None:
 def test_the_short_form_compares_less_than_the_long_one_and_both_begin_with_greedy_outputs() -> None:
     assert next(iter(QUICK.data)) == next(iter(FULL.data)) == 0.0
     assert set(QUICK.data[0.0]) < set(FULL.data[0.0]) == set(DAMAGES)
+
+
+def test_the_figures_of_the_page_about_exact_ids_are_those_measured() -> None:
+    measured = PAGE.read_text(encoding="utf-8").split("<!-- end of drafter_learning -->")[0]
+    told = (PAGE.parent / "why-exact-ids.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\d\.\d\d(?: ± \d\.\d\d)?|\d+\.\d%", told)
+    assert len(figures) >= 10
+    assert [figure for figure in figures if figure not in measured] == []
