@@ -7,7 +7,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
-.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui bench ui lint types imports clean
+.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui bench bench-drafter ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -48,7 +48,12 @@ bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the cl
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.draft_vocabulary $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),--write,--rows 3000)
+	$(BIN)/python -m benchmarks.shared_servers $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
+
+bench-drafter: $(READY) ## Trains drafters on exact ids and on ids from text, with speculators (1.5 GB the first time).
+	PYTHON=$(PYTHON) scripts/trainers/make-env
+	$(BIN)/python -m benchmarks.drafter_learning $(if $(filter full,$(BENCH)),--full --write)
 
 ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.
 	$(BIN)/eagle3-assets ui

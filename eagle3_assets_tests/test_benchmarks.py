@@ -98,7 +98,9 @@ def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
     for name in (
+        "drafter_learning",
         "client_cost",
+        "shared_servers",
         "law_speed",
         "looking",
         "draft_vocabulary",
@@ -107,7 +109,9 @@ def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
     ):
         write_part(name, f"## {name} anew", page)
     assert re.findall("^## .*", page.read_text(encoding="utf-8"), re.MULTILINE) == [
+        "## drafter_learning anew",
         "## client_cost anew",
+        "## shared_servers anew",
         "## law_speed anew",
         "## looking anew",
         "## draft_vocabulary anew",
