@@ -24,8 +24,8 @@ from eagle3_assets.exports.laws import LawFigures, judge_file, summed
 from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, PartitionEntry, TargetEntry
 from eagle3_assets.exports.selection import FATES, SPLITS, place, prompt_fates, select
 from eagle3_assets.exports.verifying import RowFacts, file_rows
-from eagle3_assets.exports.writing import ExportDirectory, local_copy
-from eagle3_assets.files import ZSTD_LEVEL
+from eagle3_assets.exports.writing import ExportDirectory
+from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.identity import Identity, digest

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eagle3_assets.config import Eagle3Config
+from eagle3_assets.files import names_in
 from eagle3_assets.partitions import Partition, all_partitions, unknown_partition
+from eagle3_assets.storage.files import StorageError
 from eagle3_assets.storage.layout import Layout
 
 
@@ -21,7 +23,7 @@ class Project:
     @cached_property
     def layout(self) -> Layout:
         """Paths under the storage root."""
-        return Layout.at(str(self.config.storage.root))
+        return Layout.at(str(self.config.storage.root), self.config.storage.scratch)
 
     @cached_property
     def partitions(self) -> Mapping[str, Partition]:
@@ -39,7 +41,14 @@ class Project:
         return self.partitions[key]
 
     def orphans(self) -> list[str]:
-        """Partitions with sealed generations that the config does not have (any more): never read, never deleted."""
+        """Partitions with sealed generations that the config does not have (any more): never read, never deleted.
+
+        Raises:
+            StorageError: the storage cannot be reached.
+        """
         place = self.layout.root / "raw_generations"
-        made = [path.name for path in place.iterdir()] if place.exists() else []
-        return sorted(name for name in made if name not in self.partitions)
+        try:
+            made = names_in(place)
+        except OSError as error:
+            raise StorageError(f"{place}: cannot be listed: {error}") from error
+        return [name for name in made if name not in self.partitions]

@@ -24,7 +24,7 @@ from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptRows
 from eagle3_assets.sourcing import current_prompts
-from eagle3_assets.storage.files import StorageError, scan_parquet
+from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.batch import FAILED, GENERATED
 from eagle3_assets.tokens.reasons import commonest_reason
@@ -160,7 +160,7 @@ def _tokenized(
         else:
             why = "the source has changed since they were stored"
     except (StorageError, pl.exceptions.ComputeError):
-        there = project.layout.asset_file("tokenized_prompts", partition.key).exists()
+        there = is_stored(project.layout.asset_file("tokenized_prompts", partition.key))
         why = "the stored ones cannot be read" if there else "none are stored yet"
     parts = [tokenize(project, partition, target, some) for some in batches(rows.lazy())]
     fresh = pl.concat([pl.DataFrame(schema=TOKENIZED_PROMPTS), *parts]).lazy()

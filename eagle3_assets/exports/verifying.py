@@ -23,7 +23,8 @@ from eagle3_assets.exports.manifest import (
     read_manifest,
 )
 from eagle3_assets.exports.selection import FATES, SPLITS, held_out
-from eagle3_assets.exports.writing import listed, local_copy, sha256_of
+from eagle3_assets.exports.writing import listed, sha256_of
+from eagle3_assets.files import local_copy
 
 
 @dataclass(frozen=True, slots=True)

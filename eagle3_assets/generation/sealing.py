@@ -17,7 +17,7 @@ from polars.io.plugins import register_io_source
 from upath import UPath
 
 from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS
-from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
+from eagle3_assets.files import ZSTD_LEVEL, delete, local_path, publish_new, write_text
 from eagle3_assets.generation.errors import PromptsError, SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts, prompt_key
@@ -74,7 +74,7 @@ def seal(
         size = temporary.stat().st_size
         _require_unchanged(directory, current)
         write_identity(directory, identity)
-        publish(temporary, directory / name)
+        publish_new(temporary, directory / name)
         pointer = Pointer(
             file=name,
             fingerprint=identity.fingerprint,
@@ -231,7 +231,7 @@ def _clean_up(source: Source, tally: _Tally) -> list[str]:
 
 def _deleted(path: UPath) -> bool:
     try:
-        path.unlink()
+        delete(path)
     except OSError:
-        return not path.exists()
+        return False
     return True

@@ -124,7 +124,7 @@ class PowerCutError(BaseException):
     [
         "sealing._write",
         "sealing._require_unchanged",
-        "sealing.publish",
+        "sealing.publish_new",
         "sealing.write_text",
         "sealing._clean_up",
         "sealing._deleted",
@@ -163,7 +163,7 @@ def test_a_seal_that_cannot_be_written_keeps_the_journal(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sealing, "publish", full)
+        patch.setattr(sealing, "publish_new", full)
         with pytest.raises(SealedError, match=r"No space left on device.*only the sealing is done again"):
             run(tmp_path, prompt_frame(5))
     assert not list((tmp_path / "data").glob(".*"))
