@@ -9,6 +9,7 @@ from functools import cached_property
 
 from eagle3_assets.config import Eagle3Config
 from eagle3_assets.files import names_in
+from eagle3_assets.generation.shared import Sharing
 from eagle3_assets.partitions import Partition, all_partitions, unknown_partition
 from eagle3_assets.storage.files import StorageError
 from eagle3_assets.storage.layout import Layout
@@ -39,6 +40,13 @@ class Project:
         if key not in self.partitions:
             raise unknown_partition(key, self.partitions)
         return self.partitions[key]
+
+    def sharing(self, key: str) -> Sharing | None:
+        """How a partition's journal is uploaded; None where it lies with the data."""
+        place, settings = self.layout.shared_journal(key), self.config.storage
+        if place is None:
+            return None
+        return Sharing(place, settings.flush_rows, settings.flush_seconds, settings.lease_seconds)
 
     def orphans(self) -> list[str]:
         """Partitions with sealed generations that the config does not have (any more): never read, never deleted.

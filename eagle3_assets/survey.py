@@ -14,9 +14,10 @@ from eagle3_assets.engines.base import Description
 from eagle3_assets.frames import batches
 from eagle3_assets.generating import identity_of
 from eagle3_assets.generation.errors import SealedError
-from eagle3_assets.generation.journal import Unfinished, read_unfinished
+from eagle3_assets.generation.journal import Unfinished
 from eagle3_assets.generation.plan import SealedIndex, index_sealed, iterate_prompts, prompt_key
 from eagle3_assets.generation.sealed import Sealed, read_current, read_identity, scan_sealed
+from eagle3_assets.generation.shared import find_unfinished
 from eagle3_assets.identity import Identity
 from eagle3_assets.judging import RERENDERED_ROWS, Judged, judge_tokenized, tokenize
 from eagle3_assets.partitions import Partition, dataset_partitions
@@ -178,7 +179,7 @@ def _still_refused(
 
 def _stored(project: Project, partition: Partition, target: LoadedTarget) -> _Stored:
     """What a materialization now would go on from, as ``generation.plan.settle_base`` chooses it."""
-    journal = read_unfinished(project.layout.journals(partition.key))
+    journal = find_unfinished(project.layout.journals(partition.key), project.sharing(partition.key))
     current = read_current(project.layout.generations(partition.key))
     if journal and current and journal.header.id == current.pointer.journal:
         journal = None

@@ -65,7 +65,7 @@ def seal(
 
     Raises:
         SealedError: it could not be written, or another run sealed meanwhile. Journal and former file are kept.
-        JournalError: a row cannot be read back.
+        JournalError: a row cannot be read back, or another machine may write by now.
     """
     name = next_file(directory, identity.fingerprint)
     temporary = (local_path(directory) or scratch) / f".{name}.tmp"
@@ -73,6 +73,7 @@ def seal(
         tally = _write(temporary, source, identity)
         size = temporary.stat().st_size
         _require_unchanged(directory, current)
+        source.journal.require_sole_writer()
         write_identity(directory, identity)
         publish_new(temporary, directory / name)
         pointer = Pointer(
@@ -87,13 +88,15 @@ def seal(
             journal=source.journal.header.id if source.journal.header else None,
             sealed_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        source.journal.require_sole_writer()
         write_text(directory / CURRENT, pointer.model_dump_json(indent=1))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SealedError(
             f"{directory}: the sealed file could not be written: {error}. The journal keeps every finished row: run "
             f"again when that is mended, and only the sealing is done again."
         ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
     return Sealed(directory, pointer), _clean_up(source, tally)
 
 
