@@ -10,7 +10,7 @@ What belongs here: names, the pointer, the records beside it, reading. Not here:
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -221,6 +221,9 @@ def _check_file(sealed: Sealed) -> None:
 
 
 def _damaged(sealed: Sealed, why: str) -> SealedError:
+    with suppress(OSError, ValueError):
+        if Pointer.model_validate(from_json(read_bytes(sealed.directory / CURRENT))) != sealed.pointer:
+            return SealedError(f"{sealed.path}: another run replaced this file while it was read; run again")
     return SealedError(
         f"{sealed.path}: {CURRENT} names this file, but {why}. Restore it from a backup; or delete {CURRENT} to start "
         f"this partition anew. Nothing was changed."

@@ -18,6 +18,7 @@ are lost that came after the last upload: they are generated again.
 import logging
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -236,11 +237,12 @@ class SharedJournal(Journal):
         return self._lease
 
     def _writer(self) -> str:
-        """The name of the local directory, which whoever has its lock may go by."""
+        """The name of the local directory on this machine: whoever has its lock knows its former holder to be gone."""
         place = self.path.with_name("writer")
         if not place.exists():
-            place.write_text(uuid.uuid4().hex, encoding="ascii")
-        return place.read_text(encoding="ascii")
+            place.write_text(uuid.uuid4().hex, encoding="utf-8")
+        # Not the directory alone: of one that machines share, the lock may not hold between them.
+        return f"{place.read_text(encoding='utf-8')} on {socket.gethostname()}"
 
     def _take_over(self, lease: Lease) -> None:
         chunks = _chunks(self._place)

@@ -200,6 +200,13 @@ def test_a_seal_by_another_machine_meanwhile_is_noticed(tmp_path: Path) -> None:
     assert outcome.kept == 5
 
 
+def test_a_reader_of_a_file_that_was_replaced_meanwhile_is_told_so(tmp_path: Path) -> None:
+    before = run(tmp_path, prompt_frame(3)).sealed
+    run(tmp_path, prompt_frame(5))
+    with pytest.raises(SealedError, match="another run replaced this file while it was read; run again"):
+        scan_sealed(before)
+
+
 @pytest.mark.parametrize("scheme", ["memory://eagle3-test", "file://"])
 def test_any_fsspec_path_holds_a_partition(tmp_path: Path, scheme: str) -> None:
     base = UPath(scheme + str(tmp_path)) / "partition"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from eagle3_assets.files import names_in, place_of, read_bytes, write_text
+from eagle3_assets.files import names_in, place_of, publish_new, read_bytes, write_text
+from eagle3_assets.generation import sealing
 from eagle3_assets.generation import shared as module
 from eagle3_assets.generation.errors import IdentityMismatchError, JournalError
 from eagle3_assets.generation.journal import FILE, Journal
@@ -250,6 +251,23 @@ def test_a_machine_that_dies_between_pointer_and_clean_up_leaves_nothing_behind(
     assert (outcome.generated, outcome.kept, chunks(root)) == (0, 9, [])
     assert not engine.asked
     check_whole(scan_sealed(outcome.sealed).collect(), prompt_frame(9))
+
+
+def test_a_lease_lost_while_sealing_keeps_the_pointer_and_the_chunks(
+    tmp_path: Path, root: UPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(temporary: Path, target: UPath) -> None:
+        publish_new(temporary, target)
+        [name] = [name for name in names_in(root / "journals") if name.startswith("lease")]
+        other = read_bytes(root / "journals" / name).decode().replace('"holder":"', '"holder":"another ')
+        write_text(root / "journals" / "lease-000009.json", other)
+
+    monkeypatch.setattr(sealing, "publish_new", overtaken)
+    with pytest.raises(JournalError, match=r"another process .* has taken this partition over"):
+        shared_run(tmp_path, root, "a", 9, FakeEngine())
+    assert read_current(root / "data") is None
+    found = find_unfinished(tmp_path / "nowhere", sharing(root))
+    assert found is not None and found.outputs == 9
 
 
 def test_rows_of_another_identity_are_set_aside_on_the_store(tmp_path: Path, root: UPath) -> None:
