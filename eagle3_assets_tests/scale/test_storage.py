@@ -134,6 +134,10 @@ def test_an_export_on_s3_verifies_and_goes_on(
     cli("export", "d", "--to", to, "--config", config)
     assert "kept from before" in cli("export", "d", "--to", to, "--config", config)
     assert "The export is as it was made." in cli("verify", to)
+    where = ["whereabouts", "d", "--totals", "--config", config]
+    assert cli(*where, "--export", to) != cli(*where, "--export", f"{bucket}/nothing")
+    cli("stats", "d", "--html", f"{bucket}/page.html", "--config", config)
+    assert read_bytes(bucket / "page.html").startswith(b"<!")
     cli("export", "d", "--to", str(tmp_path / "export"), "--config", config)
     local = files_below(UPath(tmp_path / "export"))
     assert files_below(bucket / "export") == local
