@@ -47,9 +47,10 @@ test-scale: $(READY) ## Runs the tests beyond one machine, on a server with S3's
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[scale]'
 	$(BIN)/python -m pytest -m scale
 
-bench: $(READY) ## Measures what laws, looking, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
+bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
+	$(BIN)/python -m benchmarks.draft_vocabulary $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
 

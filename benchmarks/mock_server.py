@@ -106,6 +106,16 @@ class Latency:
         scale = mean_s * LATENCIES / sum(draws) if mean_s else 0.0
         self._draws = [draw * scale for draw in draws]
         self._total_s, self._requests = 0.0, 0
+        self._under_way, self._peak = 0, 0
+
+    def begins(self) -> None:
+        """Notes a request."""
+        self._under_way += 1
+        self._peak = max(self._peak, self._under_way)
+
+    def ends(self) -> None:
+        """Notes its answer."""
+        self._under_way -= 1
 
     def of(self, number: int) -> float:
         """Seconds to wait before the answer that a number stands for."""
@@ -115,12 +125,12 @@ class Latency:
         return seconds
 
     def drawn(self) -> dict[str, float]:
-        """``requests`` since the last call, and ``seconds``, the sum of their latencies.
+        """``requests`` since the last call, ``seconds``, the sum of their latencies, and ``peak``, the most at once.
 
-        Shared by the requests in flight, that is the least time a client can need.
+        The seconds shared by the requests in flight are the least time a client can need.
         """
-        drawn = {"requests": self._requests, "seconds": self._total_s}
-        self._total_s, self._requests = 0.0, 0
+        drawn = {"requests": self._requests, "seconds": self._total_s, "peak": self._peak}
+        self._total_s, self._requests, self._peak = 0.0, 0, self._under_way
         return drawn
 
 
@@ -170,11 +180,16 @@ class Connection(asyncio.Protocol):
             page = self._answers.page(path)
             return self._send(_LOST) if page is None else self._write(page)
         seconds = self._latency.of(number)
+        self._latency.begins()
         if seconds:
-            asyncio.get_running_loop().call_later(seconds, self._write, reply)
+            asyncio.get_running_loop().call_later(seconds, self._answered, reply)
         else:
-            self._write(reply)
+            self._answered(reply)
         return None
+
+    def _answered(self, reply: bytes) -> None:
+        self._latency.ends()
+        self._write(reply)
 
     def _write(self, body: bytes) -> None:
         self._send(_HEAD % len(body) + body)

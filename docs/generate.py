@@ -82,8 +82,9 @@ def data_page() -> str:
         "# The data contract",
         "",
         "Generated from `eagle3_assets/contract.py`. Every asset is one parquet file per partition (zstd, row groups",
-        "of 2,000), written under another name and renamed when it is on disk; `corpus_summary`, which is of all",
-        "partitions, is one file.",
+        "of 2,000), written under another name and renamed when it is on disk; `corpus_summary` and",
+        "`draft_vocabulary`, which are of all partitions, are one file each. What trainers read of the latter lies",
+        "beside it: [the draft vocabulary](draft-vocabulary.md).",
     ]
     for asset, schema in SCHEMAS.items():
         lines += ["", f"## `{asset}`", "", "| column | type | meaning |", "|---|---|---|"]
@@ -99,6 +100,11 @@ def profiles_page() -> str:
         "Generated from `eagle3_assets/tokens/builtin_profiles.py`. A profile is what the laws know of a target: which",
         "tokens stop it, reason, call tools or belong to prompts alone, and how a prompt ends before generation. A law",
         "whose facts a profile does not describe says *not judged*.",
+        "",
+        "`reasoning_habit` is what a target does where its prompt neither opens nor closes reasoning: it `opens` it",
+        "with its first id, or `never` reasons. A habit is no certainty, so an output without it is remarked on and",
+        "kept; what no target does, as ending reasoning twice, breaks a law. `stop_optional` are stop tokens which not",
+        "every tokenizer of the family has.",
         "",
         "`target.profile: auto` takes a profile whose telling tokens the tokenizer has. Where several fit, one user",
         "message is rendered by the target's chat template with and without thinking, and the profile is taken whose",

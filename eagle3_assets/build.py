@@ -5,6 +5,7 @@ import dagster as dg
 from eagle3_assets.assets import (
     corpus_summary,
     decoded_previews,
+    draft_vocabulary,
     length_statistics,
     prompts,
     raw_generations,
@@ -13,8 +14,8 @@ from eagle3_assets.assets import (
     training_samples,
 )
 from eagle3_assets.automation import carry_on
-from eagle3_assets.checks import laws, replay, sources
-from eagle3_assets.jobs import corpus_job, partition_job, replay_job, trial_job
+from eagle3_assets.checks import laws, replay, sources, vocabulary
+from eagle3_assets.jobs import corpus_job, export_job, partition_job, replay_job, trial_job
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.storage.io_managers import GenerationsIOManager, ParquetIOManager
@@ -28,6 +29,7 @@ ASSETS = (
     training_samples,
     training_export,
     corpus_summary,
+    draft_vocabulary,
 )
 
 
@@ -42,8 +44,13 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
     target = project.config.target.model_dump(mode="json", exclude_none=True)
     return dg.Definitions(
         assets=[module.build(project) for module in ASSETS],
-        asset_checks=[sources.build(project), *laws.build(project), replay.build(project)],
-        jobs=[trial_job(project), partition_job, corpus_job, replay_job(project)],
+        asset_checks=[
+            sources.build(project),
+            *laws.build(project),
+            replay.build(project),
+            vocabulary.build(project),
+        ],
+        jobs=[trial_job(project), partition_job, export_job, corpus_job, replay_job(project)],
         sensors=[carry_on],
         resources={
             "target": TargetResource(settings=target),

@@ -176,6 +176,18 @@ TRAINING_EXPORT = _schema(
 )
 """The index of an export: a row for each prompt, exported or not."""
 
+DRAFT_VOCABULARY = _schema(
+    {
+        "dataset": pl.String,
+        "draft_ids": pl.Int32,
+        "mark": pl.String,
+        "trained_tokens": pl.Int64,
+        "covered_tokens": pl.Int64,
+        "coverage": pl.Float64,
+    }
+)
+"""What drafters of several sizes could say, in the order of ids that the whole corpus gives."""
+
 SCHEMAS: dict[str, pl.Schema] = {
     "prompts": PROMPTS,
     "tokenized_prompts": TOKENIZED_PROMPTS,
@@ -184,6 +196,7 @@ SCHEMAS: dict[str, pl.Schema] = {
     "length_statistics": LENGTH_STATISTICS,
     "training_samples": TRAINING_SAMPLES,
     "corpus_summary": CORPUS_SUMMARY,
+    "draft_vocabulary": DRAFT_VOCABULARY,
     "training_export": TRAINING_EXPORT,
 }
 """The columns of each asset."""
@@ -265,7 +278,12 @@ COLUMN_MEANINGS: dict[str, str] = {
     "file": "exported: the file, relative to the export; null otherwise",
     "row": "exported: 0-based row in that file",
     "sample_tokens": "number of input ids; null without an output",
-    "trained_tokens": "ones in the loss mask, as exported",
+    "trained_tokens": "ones in the loss mask; in training_export, as exported",
+    "draft_ids": "size of the drafter's vocabulary: its most frequent ids, structural ones always in it",
+    "mark": "why this size is looked at: chosen, knee (an id more adds less than the average seen one), a share of the"
+    " tokens; null for round numbers",
+    "covered_tokens": "tokens with a loss whose id a drafter of this size has",
+    "coverage": "their share of the tokens with a loss",
     "masked_tail": "output ids at the end that the loss was taken off, because the cap ended the output",
 }
 """What each column holds, shown in the Dagster UI's column schema."""

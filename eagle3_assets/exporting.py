@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from upath import UPath
 
@@ -22,8 +23,18 @@ from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS, Format
 from eagle3_assets.exports.laws import LawFigures, judge_file, summed
 from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, PartitionEntry, TargetEntry
-from eagle3_assets.exports.selection import FATES, SPLITS, place, prompt_fates, select
+from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, place, prompt_fates, select
 from eagle3_assets.exports.verifying import RowFacts, file_rows
+from eagle3_assets.exports.vocabulary import (
+    FOLDER,
+    VocabularyRecord,
+    judge_vocabulary,
+    read_vocabulary,
+    require_torch,
+    trained_counts,
+    vocabulary_files,
+    vocabulary_record,
+)
 from eagle3_assets.exports.writing import ExportDirectory
 from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
@@ -33,7 +44,9 @@ from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.sourcing import stored_record
 from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.tokens.vocabulary import choose, require_room, vocabulary_verdict
 from eagle3_assets.training import Stored, judge_for_training
 
 REVISION = "1"
@@ -73,10 +86,14 @@ def export(
     Raises:
         RefusedPartitionError: a law refuses a partition; nothing is written.
         ExportError: nothing can be exported, or a file as read back breaks a law of the export.
+        VocabularyError: the draft vocabulary has no room for the structural ids; nothing is written.
         SealedError: sealed generations are damaged.
     """
     form = FORMATS[settings.format]
     _require_possible(chosen, form, settings)
+    if settings.vocabulary and not form.lossy:
+        require_torch()
+        require_room(len(target.profile.structural_ids), settings.draft_vocab_size)
     identities = [read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint) for one in chosen]
     _require_one_target(chosen, identities)
     judged = []
@@ -91,6 +108,7 @@ def export(
         work.take(one, index, identity, project)
         for one, index, identity in zip(chosen, judged, identities, strict=True)
     ]
+    beside, (vocabulary, vocabulary_hashes) = list(work.beside()), work.vocabulary()
     manifest = Manifest(
         format=form.name,
         lossy=form.lossy,
@@ -104,13 +122,13 @@ def export(
         ),
         partitions=tuple(entries),
         files=tuple(work.files),
-        beside=tuple(work.beside()),
+        beside=(*beside, *vocabulary_hashes),
         laws=summed(work.figures),
         config=_config(project, chosen),
         versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
         | {"python": platform.python_version()},
     )
-    into.finish(manifest, dataset_card(manifest))
+    into.finish(manifest, dataset_card(manifest, vocabulary))
     return manifest
 
 
@@ -154,6 +172,8 @@ class _Work:
     def __post_init__(self) -> None:
         self.files: list[DataFile] = []
         self.figures: list[list[LawFigures]] = []
+        self.trained: dict[str, Ints] = {}
+        """Tokens to train on as counted in the files, by partition."""
 
     def take(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
         """Writes a partition's files and its index."""
@@ -163,7 +183,7 @@ class _Work:
             kept = self.into.kept(path, content)
             if kept is not None:
                 with local_copy(self.into.place / path) as copy:
-                    self._check(path, copy, index)
+                    self._check(path, copy, index, one.partition.key)
                 made[path] = kept
                 self.tell(f"{path}: {kept.rows:,} rows, kept from before")
         for path, rows in _shards(self._rows(one), index, set(planned) - set(made)):
@@ -180,7 +200,30 @@ class _Work:
             key = digest([file.sha256 for file in files])
             if files:
                 for name, text in self.form.beside([file.path.removeprefix(folder) for file in files], key).items():
-                    yield self.into.add_text(folder + name, text)
+                    yield self.into.add_small(folder + name, text.encode())
+
+    def vocabulary(self) -> tuple[VocabularyRecord | None, list[Hashed]]:
+        """Writes the draft vocabulary of what is trained on, if it is wanted and there is anything, and judges it.
+
+        Raises:
+            ExportError: as read back it breaks a law.
+        """
+        if not (self.settings.vocabulary and self.trained):
+            return None, []
+        profile = self.target.profile
+        counts = sum(self.trained.values(), np.zeros(self.target.vocab_size, np.int64))
+        chosen = choose(counts, profile.structural_ids, self.settings.draft_vocab_size)
+        by_partition = {partition: int(some.sum()) for partition, some in self.trained.items()}
+        record = vocabulary_record(chosen, profile.name, self.target.tokenizer_sha256, by_partition)
+        hashes = [
+            self.into.add_small(f"{FOLDER}/{name}", content)
+            for name, content in vocabulary_files(chosen, record).items()
+        ]
+        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=counts)
+        if broken := [one.sentence for one in judge_vocabulary(read) if one.fault]:
+            raise ExportError(f"{FOLDER}: as read back it breaks laws. {'; '.join(broken)}. Export again.")
+        self.tell(f"{FOLDER}: {vocabulary_verdict(chosen)}")
+        return record, hashes
 
     def _planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
         """The files to be, in order, each with a hash of all that goes into it."""
@@ -205,7 +248,9 @@ class _Work:
     def _write(self, path: str, rows: pl.DataFrame, index: pl.DataFrame, partition: str, content: str) -> DataFile:
         told = self._told(rows)
         hashed = self.into.add(
-            path, lambda temporary: self.form.write(told, temporary), lambda written: self._check(path, written, index)
+            path,
+            lambda temporary: self.form.write(told, temporary),
+            lambda written: self._check(path, written, index, partition),
         )
         file = DataFile(
             **hashed.model_dump(),
@@ -233,8 +278,8 @@ class _Work:
             return rows.with_columns(pl.Series("answer", answers, dtype=pl.String))
         return rows
 
-    def _check(self, path: str, written: Path, index: pl.DataFrame) -> None:
-        """Every law on a file as it is read back.
+    def _check(self, path: str, written: Path, index: pl.DataFrame, partition: str) -> None:
+        """Every law on a file as it is read back, and what of it is trained on counted.
 
         Raises:
             ExportError: it breaks one.
@@ -252,6 +297,9 @@ class _Work:
                 " Materialize training_samples of this partition again."
             )
         self.figures.append(figures)
+        if path.startswith(f"{TRAIN}/"):
+            counts = trained_counts(rows)
+            self.trained[partition] = self.trained[partition] + counts if partition in self.trained else counts
 
     def _entry(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
         key = one.partition.key

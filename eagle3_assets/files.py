@@ -210,6 +210,11 @@ def publish_new(temporary: Path, target: UPath) -> None:
 
 
 def write_text(target: UPath, text: str) -> None:
+    """Writes a small file of text as UTF-8; see :func:`write_bytes`."""
+    write_bytes(target, text.encode())
+
+
+def write_bytes(target: UPath, content: bytes) -> None:
     """Writes a small file so that a reader sees the old or the new content, never a part.
 
     Raises:
@@ -218,10 +223,10 @@ def write_text(target: UPath, text: str) -> None:
     place = local_path(target)
     if place is None:
         with _as_os_errors():
-            target.fs.pipe_file(target.path, text.encode())
+            target.fs.pipe_file(target.path, content)
         return
     temporary = place.with_name(f".{place.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(content)
     publish(temporary, target)
 
 

@@ -3,7 +3,7 @@
     {"sample_id": "c17-1-0", "output_ids": [9906, 163586], "completion_tokens": 2}
 
 What a line must hold:
-- ``sample_id``: a string that is not empty; a whole number is taken as its digits.
+- ``sample_id``: a string that is not blank; a whole number is taken as its digits.
 - ``output_ids``: a list of whole numbers from 0 to 2**31 - 1. An empty list is read: whether it may be is for the laws.
 - ``completion_tokens``: a whole number in the same range; null where the engine did not say. The key must be there.
 - ``prompt_ids``: optional, a list like ``output_ids``; null is the same as absent.
@@ -216,14 +216,19 @@ def _row(number: int, offset: int, line: bytes) -> Row | Refusal:
         return Refusal(number, fault.sample_id, str(fault))
 
 
-def json_object(line: bytes) -> dict[str, Any]:
+def json_object(line: bytes, *, non_finite: bool = False) -> dict[str, Any]:
     """The JSON object that a line is.
+
+    Args:
+        line: its bytes.
+        non_finite: whether NaN and infinities are read; see :func:`strict_json.parse`.
 
     Raises:
         LineFaultError: it is none.
     """
     try:
-        value = strict_json.parse(line, lone_surrogates=True)  # in a text, which is not ours to judge
+        # Half a surrogate pair may stand in a text, which is not ours to judge.
+        value = strict_json.parse(line, lone_surrogates=True, non_finite=non_finite)
     except StrictJsonError as error:
         raise LineFaultError(str(error)) from None
     if not isinstance(value, dict):
@@ -258,7 +263,7 @@ def _sample_id(line: Mapping[str, Any]) -> str:
 
 
 def name_of(key: str, value: object) -> str:
-    """A sample's name: a string that is not empty, or the digits of a whole number.
+    """A sample's name: a string that is not blank, or the digits of a whole number.
 
     Raises:
         LineFaultError: it is neither.
@@ -267,8 +272,8 @@ def name_of(key: str, value: object) -> str:
         return str(value)
     if not isinstance(value, str):
         raise LineFaultError.kind(key, value, "a string")
-    if not value:
-        raise LineFaultError(f"{key} is empty")
+    if not value.strip():
+        raise LineFaultError(f"{key} is {'blank' if value else 'empty'}")
     if not strict_json.is_text(value):
         raise LineFaultError(f"{key} holds half of a surrogate pair, which is no text")
     return value

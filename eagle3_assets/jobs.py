@@ -15,26 +15,40 @@ if TYPE_CHECKING:
 
 PARTITION_JOB = "partition"
 TRIAL_JOB = "trial"
+EXPORT_JOB = "export"
 CORPUS_JOB = "corpus"
 REPLAY_JOB = "replay"
 
 _ON_REQUEST = dg.AssetSelection.checks(*(dg.AssetCheckKey(dg.AssetKey(law.asset), law.name) for law in ON_REQUEST))
 
-_OF_THE_CORPUS = dg.AssetSelection.assets("corpus_summary")
+_OF_THE_CORPUS = dg.AssetSelection.assets("corpus_summary", "draft_vocabulary")
 """Assets without partitions: a run for a partition has no use for them."""
+
+_EXPORT = dg.AssetSelection.assets("training_export")
+"""Several times the size of the samples that it is made of: it is made for who asks for it. The terminal's ``export``
+puts several partitions together and needs none of it."""
 
 partition_job = dg.define_asset_job(
     PARTITION_JOB,
-    selection=dg.AssetSelection.all() - _ON_REQUEST - _OF_THE_CORPUS,
+    selection=dg.AssetSelection.all() - _ON_REQUEST - _OF_THE_CORPUS - _EXPORT,
     description="Prompts to training samples of one partition, with every check but the replay."
     " Generates what is missing. For a whole dataset, backfill its partitions.",
     tags={"eagle3/work": "partition"},
 )
 
+export_job = dg.define_asset_job(
+    EXPORT_JOB,
+    selection=_EXPORT,
+    description="The training samples of one partition as files of a trainer's format, from what is there already. For"
+    " several partitions in one directory: eagle3-assets export.",
+    tags={"eagle3/work": "export"},
+)
+
 corpus_job = dg.define_asset_job(
     CORPUS_JOB,
     selection=_OF_THE_CORPUS,
-    description="All partitions together, as they are now: what counts, what is missing, stale or refused.",
+    description="All partitions together, as they are now: what counts, what is missing, stale or refused, and the"
+    " drafter's vocabulary.",
     tags={"eagle3/work": "corpus"},
 )
 

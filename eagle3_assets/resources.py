@@ -10,10 +10,11 @@ from typing import Any
 import dagster as dg
 from pydantic import PrivateAttr, TypeAdapter
 
-from eagle3_assets.config import EngineSettings, Target
+from eagle3_assets.config import EngineSettings, SglangEngineSettings, Target
 from eagle3_assets.engines.base import Engine
 from eagle3_assets.engines.create import create_engine
 from eagle3_assets.generation.progress import Progress
+from eagle3_assets.sharing import SlotShare
 from eagle3_assets.target import LoadedTarget, load_target
 
 
@@ -46,10 +47,17 @@ class EngineResource(dg.ConfigurableResource[Any]):
     servers: str
     """Directory for the logs of managed servers."""
 
-    def create(self) -> Engine:
-        """A new engine, not yet started."""
+    def create(self, instance: dg.DagsterInstance, run_id: str) -> Engine:
+        """A new engine for one run, not yet started.
+
+        Raises:
+            EngineError: the run shall share servers with others, and the instance cannot have that.
+        """
         settings: EngineSettings = TypeAdapter(EngineSettings).validate_python(self.settings)
-        return create_engine(settings, Target.model_validate(self.target), Path(self.servers))
+        share = None
+        if isinstance(settings, SglangEngineSettings) and settings.share_servers:
+            share = SlotShare(instance, run_id)
+        return create_engine(settings, Target.model_validate(self.target), Path(self.servers), share)
 
 
 class ProgressListener:

@@ -20,13 +20,15 @@ class StrictJsonError(ValueError):
     """Why a line is no value; goes on from the line's number. May quote the line: make it safe before showing it."""
 
 
-def parse(line: bytes, *, lone_surrogates: bool = False) -> Any:  # noqa: ANN401 - any JSON value
+def parse(line: bytes, *, lone_surrogates: bool = False, non_finite: bool = False) -> Any:  # noqa: ANN401 - any JSON value
     """Reads one value.
 
     Args:
         line: UTF-8, with or without a byte order mark.
         lone_surrogates: whether halves of surrogate pairs are kept. They are legal in JSON and in Python, and in no
             UTF-8 file, tokenizer or parquet.
+        non_finite: whether NaN, Infinity and numbers beyond every float are read as such floats. Python writes them,
+            and parquet holds them.
 
     Raises:
         StrictJsonError: it is not UTF-8 or not JSON; it holds NaN, Infinity, a number that nothing can hold, a key
@@ -35,7 +37,10 @@ def parse(line: bytes, *, lone_surrogates: bool = False) -> Any:  # noqa: ANN401
     line = line.removeprefix(BYTE_ORDER_MARK).rstrip(b"\r\n")  # so that a column is one of this line
     try:
         value = json.loads(
-            line.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite
+            line.decode("utf-8"),
+            object_pairs_hook=_unique_keys,
+            parse_constant=float if non_finite else _no_constant,
+            parse_float=float if non_finite else _finite,
         )
     except StrictJsonError:
         raise
@@ -53,6 +58,19 @@ def parse(line: bytes, *, lone_surrogates: bool = False) -> Any:  # noqa: ANN401
     if not lone_surrogates and _SURROGATE_ESCAPE.search(line):
         _require_text(value)
     return value
+
+
+def ends_early(line: bytes) -> bool:
+    """Whether a file's last line was cut off: it has no line end and is no whole value."""
+    if line.endswith(b"\n"):
+        return False
+    try:
+        json.loads(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return True
+    except (ValueError, RecursionError):  # it may well be whole; why nothing can read it is another matter
+        return False
+    return False
 
 
 def is_text(text: str) -> bool:

@@ -1,32 +1,32 @@
 """The corpus: what of it is sealed and good, what is missing or stale, and what all of it will be.
 
-What belongs here: gathering that from what is stored, a partition in memory at a time. Not here: judging (``judging``),
-counting prompts (``survey``), estimating (``planning``), how it is shown (``pages``, ``cli``), Dagster.
+What belongs here: gathering that from what is stored, a partition in memory at a time. Not here: which partitions count
+(``usable``), counting prompts (``survey``), estimating (``planning``), how it is shown (``pages``, ``cli``), Dagster.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import polars as pl
 
 from eagle3_assets.config import Dataset
 from eagle3_assets.contract import CORPUS_SUMMARY
-from eagle3_assets.generation.errors import GenerationError
 from eagle3_assets.generation.progress import duration
-from eagle3_assets.generation.sealed import Pointer, read_current, scan_sealed
+from eagle3_assets.generation.sealed import Pointer, Sealed
 from eagle3_assets.inspecting import partition_facts
-from eagle3_assets.judging import judge_raw, without_origin
-from eagle3_assets.partitions import Partition, dataset_partitions
+from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import Expected, expected_in_all, expected_output
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
-from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
+from eagle3_assets.storage.files import is_stored
 from eagle3_assets.survey import Surveyed, survey
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts
 from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.usable import UNREADABLE, usable
 
 State = Literal["complete", "incomplete", "stale", "unknown", "refused", "unreadable", "missing", "trial", "orphaned"]
 """Of a partition. Only the first four count: they are what ``training_samples`` takes."""
@@ -44,8 +44,6 @@ STATE_MEANINGS: dict[State, str] = {
     "trial": "a trial: never counted",
     "orphaned": "of no dataset or shard count in the config: never counted",
 }
-
-_UNREADABLE = (GenerationError, StorageError, pl.exceptions.ComputeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +160,10 @@ def _sum_up(project: Project, dataset: Dataset, target: LoadedTarget, totals: Se
     unknown = ""
     try:
         surveyed = {one.partition.key: one for one in survey(project, shards, target)}
-    except (*_UNREADABLE, PromptSourceError) as error:
+    except (*UNREADABLE, PromptSourceError) as error:
         unknown = str(error)
     for partition in shards:
-        found = _judged(project, partition, target)
+        found = usable(project, partition, target, partial(_read, target))
         good = found if isinstance(found, _Good) else None
         now = surveyed.get(partition.key)
         state, why = _state(now, unknown) if isinstance(found, _Good) else found
@@ -181,22 +179,8 @@ def _sum_up(project: Project, dataset: Dataset, target: LoadedTarget, totals: Se
             total.name(trial.key, "trial")
 
 
-def _judged(project: Project, partition: Partition, target: LoadedTarget) -> _Good | tuple[State, Sequence[str]]:
-    """The partition, or why it does not count. Exactly what ``training_samples`` asks."""
-    try:
-        sealed = read_current(project.layout.generations(partition.key))
-        if sealed is None:
-            return "missing", ()
-        prompts, tokenized = (
-            scan_parquet(project.layout.asset_file(asset, partition.key), asset=asset)
-            for asset in ("prompts", "tokenized_prompts")
-        )
-        report = judge_raw(project, partition, target, tokenized, sealed, prompts=prompts).report
-        if refusals := [*report.refusals, *without_origin(prompts, scan_sealed(sealed))]:
-            return "refused", refusals
-        facts = partition_facts(sealed, target.profile)
-    except _UNREADABLE as error:
-        return "unreadable", (str(error),)
+def _read(target: LoadedTarget, report: Report, sealed: Sealed) -> _Good:
+    facts = partition_facts(sealed, target.profile)
     return _Good(report, sealed.pointer, facts.filter(~pl.col("sample_id").is_in(sorted(report.quarantined))))
 
 

@@ -14,7 +14,9 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from eagle3_assets.build import build_defs
 from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, load_config
+from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
 
@@ -25,6 +27,9 @@ settings.load_profile("patient")
 DEMO = Path(str(files("eagle3_assets.demo")))
 
 ProjectMaker = Callable[..., Project]
+
+SHARDS = ("calls-00of02", "calls-01of02")
+"""Partitions of the dataset of :func:`two_datasets` that is made whole."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,6 +92,32 @@ def write_project(
     path = folder / "eagle3.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return Project(load_config(path))
+
+
+def two_datasets(folder: Path, **changed: Any) -> Project:
+    """A dataset of two shards, and one whose prompts are another's."""
+    write_jsonl(folder / "talk.jsonl", demo_rows("chat", 3))
+    sampling = {"max_new_tokens": 160, "temperature": 0.0, **changed}
+    datasets = [
+        {"name": "calls", "source": "prompts.jsonl", "shards": 2, "sampling": sampling},
+        {"name": "talk", "source": "talk.jsonl", "sampling": {**sampling, "temperature": 0.0}},
+    ]
+    return write_project(folder, demo_rows("function_calling", 6), datasets=datasets)
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where both shards of one dataset are made, and only the trial of the other."""
+    folder = tmp_path_factory.mktemp("corpus")
+    project = two_datasets(folder)
+    (folder / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
+        job = build_defs(project).resolve_job_def(PARTITION_JOB)
+        chain = {dg.AssetKey(name) for name in ("prompts", "tokenized_prompts", "raw_generations", "training_samples")}
+        quick = job.get_subset(asset_selection=chain, asset_check_selection=set())
+        for key in (*SHARDS, "talk-trial"):
+            quick.execute_in_process(instance=instance, partition_key=key)
+    return folder
 
 
 @pytest.fixture

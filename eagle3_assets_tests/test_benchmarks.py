@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import law_speed, looking
+from benchmarks import draft_vocabulary, law_speed, looking
 from benchmarks.client_cost import Case, cases, report, run
 from benchmarks.page import PAGE, write_part
 from eagle3_assets.tokens.laws import LAWS
@@ -72,6 +72,15 @@ def test_looking_is_measured_and_the_page_is_as_large_for_many_samples_as_for_so
     assert "{" not in part
 
 
+@pytest.mark.slow
+def test_the_vocabulary_is_measured_and_every_way_chooses_the_same() -> None:
+    results = draft_vocabulary.measure(600, 200, 500, times=1)
+    assert {name: rounds[0].chosen for name, rounds in results.items()} == dict.fromkeys(
+        ("vectorised", "loop"), results["vectorised"][0].chosen
+    ) | {"read": ""}
+    assert "{" not in draft_vocabulary.report(results, 600, 200, 500, "make bench")
+
+
 def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text("# All\n\n<!-- a -->\nold\n<!-- end of a -->\n\n<!-- b -->\n<!-- end of b -->\n\nend\n")
@@ -87,11 +96,12 @@ def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
 def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    for name in ("client_cost", "law_speed", "looking", "repetition_rates"):
+    for name in ("client_cost", "law_speed", "looking", "draft_vocabulary", "repetition_rates"):
         write_part(name, f"## {name} anew", page)
     assert re.findall("^## .*", page.read_text(encoding="utf-8"), re.MULTILINE) == [
         "## client_cost anew",
         "## law_speed anew",
         "## looking anew",
+        "## draft_vocabulary anew",
         "## repetition_rates anew",
     ]

@@ -11,6 +11,7 @@ import yaml
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.config import CONFIG_VARIABLE
+from eagle3_assets.exports import vocabulary
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST
 from eagle3_assets_tests.conftest import ProjectMaker
 
@@ -24,6 +25,7 @@ GRAPH = {
     "length_statistics": {"raw_generations"},
     "training_samples": {"prompts", "tokenized_prompts", "raw_generations"},
     "corpus_summary": {"prompts", "tokenized_prompts", "raw_generations"},
+    "draft_vocabulary": {"prompts", "tokenized_prompts", "raw_generations"},
     "training_export": {"prompts", "tokenized_prompts", "raw_generations", "training_samples"},
 }
 
@@ -36,7 +38,7 @@ def test_the_graph(make_project: ProjectMaker) -> None:
     } == GRAPH
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
-        if key == dg.AssetKey("corpus_summary"):
+        if key in (dg.AssetKey("corpus_summary"), dg.AssetKey("draft_vocabulary")):
             assert node.partitions_def is None
         else:
             assert node.partitions_def, key
@@ -52,7 +54,10 @@ def test_the_graph(make_project: ProjectMaker) -> None:
 def test_every_law_is_a_check_and_only_laws_that_save_generating_block(make_project: ProjectMaker) -> None:
     graph = build_defs(make_project()).resolve_asset_graph()
     checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
-    assert set(checks) == {law.name for law in (*LAWS, *ON_REQUEST)} | {"source_rows_accounted", "source_unchanged"}
+    assert set(checks) == {law.name for law in (*LAWS, *ON_REQUEST)} | {
+        *("source_rows_accounted", "source_unchanged"),
+        *(law.name for law in vocabulary.LAWS),
+    }
     blocking = {name for name, spec in checks.items() if spec.blocking}
     assert blocking == {"tokenizer_canary", "prompts_accounted", "prompt_reproducible"}
     assert {checks[name].asset_key for name in blocking} == {dg.AssetKey("tokenized_prompts")}

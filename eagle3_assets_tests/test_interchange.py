@@ -29,7 +29,7 @@ json_values = st.recursive(
 )
 records = st.builds(
     Record,
-    texts.filter(bool),
+    texts.filter(str.strip),
     ids,
     st.none() | st.integers(0, 2**31 - 1),
     st.none() | ids,
@@ -115,6 +115,7 @@ def test_blank_lines_marks_and_line_ends_do_not_matter_but_count() -> None:
         (line(sample_id=True), "sample_id is true, not a string"),
         (line(sample_id=1.5), "sample_id is 1.5, not a string"),
         (line(sample_id=""), "sample_id is empty"),
+        (line(sample_id=" \t\n"), "sample_id is blank"),
         (b'{"sample_id":"\\ud83d","output_ids":[1],"completion_tokens":1}\n', "half of a surrogate pair"),
         (line(output_ids=None), "output_ids is null, not a list of token ids"),
         (line(output_ids="1 2"), 'output_ids is "1 2", not a list of token ids'),

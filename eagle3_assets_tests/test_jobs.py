@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from eagle3_assets.build import build_defs
-from eagle3_assets.jobs import CORPUS_JOB, PARTITION_JOB, REPLAY_JOB, TRIAL_JOB
+from eagle3_assets.jobs import CORPUS_JOB, EXPORT_JOB, PARTITION_JOB, REPLAY_JOB, TRIAL_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.tokens.laws import ON_REQUEST
 from eagle3_assets_tests.conftest import ProjectMaker
@@ -23,13 +23,25 @@ def job(project: Project, name: str) -> dg.JobDefinition:
 
 def test_every_job_says_what_it_is_for_and_marks_its_runs(make_project: ProjectMaker) -> None:
     project = make_project()
-    jobs = {name: job(project, name) for name in (TRIAL_JOB, PARTITION_JOB, CORPUS_JOB, REPLAY_JOB)}
+    jobs = {name: job(project, name) for name in (TRIAL_JOB, PARTITION_JOB, EXPORT_JOB, CORPUS_JOB, REPLAY_JOB)}
     assert {name: made.tags["eagle3/work"] for name, made in jobs.items()} == {name: name for name in jobs}
     assert all(made.description for made in jobs.values())
     asked = {law.name for law in ON_REQUEST}
     for name in (TRIAL_JOB, PARTITION_JOB):
         checks = {key.name for key in jobs[name].asset_layer.asset_graph.asset_check_keys}
         assert "stored_as_captured" in checks and not checks & asked, name
+
+
+def test_a_partitions_run_makes_what_is_its_own_and_no_export(make_project: ProjectMaker) -> None:
+    project = make_project()
+    made = {
+        name: {key.path[-1] for key in job(project, name).asset_layer.executable_asset_keys}
+        for name in (PARTITION_JOB, EXPORT_JOB, CORPUS_JOB)
+    }
+    assert made[EXPORT_JOB] == {"training_export"}
+    assert made[CORPUS_JOB] == {"corpus_summary", "draft_vocabulary"}
+    everything = {key.path[-1] for key in build_defs(project).resolve_asset_graph().get_all_asset_keys()}
+    assert made[PARTITION_JOB] == everything - made[EXPORT_JOB] - made[CORPUS_JOB]
 
 
 @pytest.mark.parametrize("text", RUN_CONFIGS)

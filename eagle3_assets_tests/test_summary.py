@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -27,43 +26,15 @@ from eagle3_assets.storage.layout import WHOLE
 from eagle3_assets.summary import partition_states, summarize, summary_verdict
 from eagle3_assets.target import load_target
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
-from eagle3_assets_tests.conftest import demo_rows, write_jsonl, write_project
+from eagle3_assets_tests.conftest import SHARDS, demo_rows, two_datasets, write_jsonl
 from eagle3_assets_tests.pages.corpora import row
 from eagle3_assets_tests.pages.test_page import Elements
 
-SHARDS = ("calls-00of02", "calls-01of02")
-
-
-def two_datasets(folder: Path, **changed: Any) -> Project:
-    """A dataset of two shards, and one whose prompts are another's."""
-    write_jsonl(folder / "talk.jsonl", demo_rows("chat", 3))
-    sampling = {"max_new_tokens": 160, "temperature": 0.0, **changed}
-    datasets = [
-        {"name": "calls", "source": "prompts.jsonl", "shards": 2, "sampling": sampling},
-        {"name": "talk", "source": "talk.jsonl", "sampling": {**sampling, "temperature": 0.0}},
-    ]
-    return write_project(folder, demo_rows("function_calling", 6), datasets=datasets)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where both shards of one dataset are made, and only the trial of the other."""
-    folder = tmp_path_factory.mktemp("corpus")
-    project = two_datasets(folder)
-    (folder / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
-        job = build_defs(project).resolve_job_def(PARTITION_JOB)
-        chain = {dg.AssetKey(name) for name in ("prompts", "tokenized_prompts", "raw_generations", "training_samples")}
-        quick = job.get_subset(asset_selection=chain, asset_check_selection=set())
-        for key in (*SHARDS, "talk-trial"):
-            quick.execute_in_process(instance=instance, partition_key=key)
-    return folder
-
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
+def folder(corpus_folder: Path, tmp_path: Path) -> Path:
     """A copy of it to be changed."""
-    return shutil.copytree(made, tmp_path / "copy")
+    return shutil.copytree(corpus_folder, tmp_path / "copy")
 
 
 def summed(project: Project, tokens_per_s: float | None = None) -> pl.DataFrame:
@@ -81,8 +52,8 @@ def why(summary: pl.DataFrame, partition: str) -> str:
     return "; ".join(entry["why"])
 
 
-def test_what_counts_is_what_training_samples_takes(made: Path) -> None:
-    project = Project(load_config(made / "eagle3.yaml"))
+def test_what_counts_is_what_training_samples_takes(corpus_folder: Path) -> None:
+    project = Project(load_config(corpus_folder / "eagle3.yaml"))
     summary = summed(project, tokens_per_s=10.0)
     assert summary["dataset"].to_list() == ["calls", "talk", None]
     calls, talk, whole = summary.to_dicts()
@@ -176,8 +147,7 @@ def test_the_asset_has_a_job_of_its_own_and_no_part_in_a_partitions_run(folder: 
         assert not project.layout.corpus_page().exists()
 
         result = defs.resolve_job_def(CORPUS_JOB).execute_in_process(instance=instance)
-    [event] = result.get_asset_materialization_events()
-    metadata = event.materialization.metadata
+    metadata = result.asset_materializations_for_node("corpus_summary")[0].metadata
     assert list(metadata)[:2] == ["verdict", "lengths"]
     stored = pl.read_parquet(str(project.layout.asset_file("corpus_summary", WHOLE)))
     assert stored.schema == CORPUS_SUMMARY

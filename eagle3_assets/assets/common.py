@@ -21,6 +21,7 @@ from eagle3_assets.storage.files import StorageError
 from eagle3_assets.target import TargetError
 from eagle3_assets.tokens.reasons import reason_kinds
 from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.vocabulary import VocabularyError
 from eagle3_assets.training import RefusedPartitionError
 
 ERRORS_FOR_PEOPLE = (
@@ -31,6 +32,7 @@ ERRORS_FOR_PEOPLE = (
     RefusedPartitionError,
     StorageError,
     TargetError,
+    VocabularyError,
 )
 """Errors whose text already says what is wrong, where and what to do."""
 

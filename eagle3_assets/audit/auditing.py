@@ -3,7 +3,7 @@
 What belongs here: feeding what is read to the laws, keeping what a person is shown later. Not here: reading
 (``sources``), the laws, the forms of the result (``report``).
 
-What is kept of a file does not grow with its tokens: a few dozen bytes for each row, and the first findings.
+What is kept of a file does not grow with its tokens: some 150 bytes for each row, and the first findings.
 """
 
 from array import array

@@ -134,9 +134,14 @@ def _findings(audited: Audited) -> pl.DataFrame:
 def _of_rows(audited: Audited, findings: pl.DataFrame) -> pl.DataFrame:
     """Those about single rows; a law about the whole file may have some too, each of which is broken by itself."""
     row_laws = [verdict.law.name for verdict in law_verdicts(audited) if verdict.law.scope == "row"]
-    broken = list(audited.prompts.quarantined | audited.generations.quarantined)
-    by_itself = pl.col("sample_id").is_in(broken) & (pl.col("severity") == "error")
-    return findings.filter(pl.col("law").is_in(row_laws) | by_itself)
+    of_rows, error = pl.col("law").is_in(row_laws), pl.col("severity") == "error"
+    # Of millions of quarantined samples those are looked for that such a law names, and not the other way round.
+    named = findings.filter(~of_rows & error)["sample_id"].unique().implode()
+    broken = pl.concat(
+        names.filter(names.is_in(named))
+        for names in (audited.prompts.quarantined_names, audited.generations.quarantined_names)
+    )
+    return findings.filter(of_rows | (error & pl.col("sample_id").is_in(broken.unique().implode())))
 
 
 def _law(audited: Audited, verdict: Verdict, findings: pl.DataFrame) -> Json:

@@ -52,7 +52,7 @@ OUTPUT_KEYS = ("output_ids", "token_ids")
 PROMPT_KEYS = ("prompt_ids", "prompt_token_ids")
 
 _INT64 = range(-(2**63), 2**63)
-_COUNTS = range(2**63)
+"""Ids and counts of a line: what an int64 holds is read, negative or not, and for the laws to judge."""
 _SAMPLING_NAMES = {"max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "sampling_seed": "seed"}
 """What OpenAI and SGLang call parameters that the contract has another name for."""
 _NEUTRAL_SAMPLING = {"stop_token_ids": [], "seed": "the engine's own"}
@@ -182,7 +182,7 @@ def _finish(line: Line, meta: Line) -> dict[str, Any]:
     matched = parts.get("matched")
     length = parts.get("length", line.get("finish_length"))
     if length is not None:
-        check_number("the finish's length", length, _COUNTS)
+        check_number("the finish's length", length, _INT64)
     return {
         "finish_type": _text("the finish type", kind),
         "matched_stop": _recorded_json(line.get("matched_stop")) if matched is None else _matched(matched),
@@ -263,7 +263,7 @@ def _count(key: str, *holders: Line, also: str | None = None) -> int | None:
     if value is None and also is not None:
         value = _first(also, *holders)
     if value is not None:
-        check_number(key, value, _COUNTS)
+        check_number(key, value, _INT64)
     return value
 
 
@@ -277,7 +277,7 @@ def _object(key: str, value: object) -> dict[str, Any]:
         return {}
     if isinstance(value, str):
         try:
-            value = strict_json.parse(value.encode("utf-8", "surrogatepass"))
+            value = strict_json.parse(value.encode("utf-8", "surrogatepass"), non_finite=True)
         except StrictJsonError as error:
             raise LineFaultError(f"{key} {error}") from None
     if not isinstance(value, dict):

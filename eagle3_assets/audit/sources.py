@@ -6,6 +6,7 @@ here: what a line's keys mean (``rows``), judging.
 The kind is told by the file's first bytes, not by its name: parquet, gzip, zstandard, else JSON lines as they are.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from eagle3_assets.interchange import (
     numbered_lines,
 )
 from eagle3_assets.packed import DAMAGED, unpacked
-from eagle3_assets.strict_json import BYTE_ORDER_MARK
+from eagle3_assets.strict_json import BYTE_ORDER_MARK, ends_early
 from eagle3_assets.tokens.batch import GENERATED
 
 ROWS_AT_ONCE = 2_000
@@ -37,7 +38,7 @@ IDS_AT_ONCE = 1 << 20
 CHATS_AT_ONCE = 50
 """Chat completions that are held at once: each is kept whole until it has been looked at."""
 
-_PARQUET = b"PAR1"
+_PARQUET, _PARQUET_ENCRYPTED = b"PAR1", b"PARE"
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _RENAMED = {"prompt_tokens": "server_prompt_tokens"}
 
@@ -74,6 +75,7 @@ def read_parts(path: Path) -> Iterator[Part]:
             start = file.read(4)
             file.seek(0)
             if start == _PARQUET:
+                _require_end(path, file)
                 yield from _parquet_parts(path)
             else:
                 yield from _line_parts(unpacked(file, start))
@@ -88,8 +90,14 @@ def _line_parts(file: BinaryIO) -> Iterator[Part]:
             if isinstance(line, TooLong):
                 gathered.refused.append(Refusal(number, None, f"is longer than {MAX_LINE_BYTES >> 20} MiB"))
             elif line.removeprefix(BYTE_ORDER_MARK).strip():
+                if ends_early(line):
+                    torn = (
+                        f"the file ends in the middle of line {number:,}: a copy or a writer was cut off, and that line"
+                        " and what came after it are lost"
+                    )
+                    break
                 try:
-                    gathered.add(number, json_object(line))
+                    gathered.add(number, json_object(line, non_finite=True))
                 except LineFaultError as fault:
                     gathered.refused.append(Refusal(number, fault.sample_id, str(fault)))
             if gathered.full:
@@ -144,6 +152,16 @@ def _named(line: Json) -> str | None:
         return None
 
 
+def _require_end(path: Path, file: BinaryIO) -> None:
+    """Tells a parquet file that was cut off from one that is damaged in another way."""
+    file.seek(-min(len(_PARQUET), file.seek(0, os.SEEK_END)), os.SEEK_END)
+    if file.read() not in (_PARQUET, _PARQUET_ENCRYPTED):
+        raise AuditError(
+            f"{path}: is torn: a parquet file ends with the list of what lies where in it, and this one has lost its"
+            " end, so that none of it can be read. Copy it again, or write it again"
+        )
+
+
 def _parquet_parts(path: Path) -> Iterator[Part]:
     with _readable(path):
         stored = pl.scan_parquet(path)
@@ -172,15 +190,16 @@ def _fitting_parts(path: Path, frame: pl.LazyFrame) -> Iterator[Part]:
         for batch in batches(frame.with_columns(pl.col("sample_id").cast(pl.String)), ROWS_AT_ONCE):
             numbers = list(range(read + 1, read + len(batch) + 1))
             read += len(batch)
-            named = batch["sample_id"].is_not_null() & (batch["sample_id"] != "")
+            names = batch["sample_id"]
+            named = names.is_not_null() & (names.str.strip_chars() != "")
             has_ids = batch["output_ids"].is_not_null()
             if "status" in batch.columns:  # a row without an output says so, and is no fault of the file
                 has_ids |= (batch["status"] != GENERATED).fill_null(value=False)
             kept = named & has_ids
             refused = [
-                Refusal(numbers[row], None, "has no sample_id (or id)")
+                Refusal(numbers[row], None, "has no sample_id (or id)" if names[row] is None else "sample_id is blank")
                 if not named[row]
-                else Refusal(numbers[row], batch["sample_id"][row], "output_ids is null, not a list of token ids")
+                else Refusal(numbers[row], names[row], "output_ids is null, not a list of token ids")
                 for row in (~kept).arg_true()
             ]
             yield Part(batch.filter(kept), [numbers[row] for row in kept.arg_true()], refused)

@@ -52,7 +52,12 @@ def build(project: Project) -> dg.AssetChecksDefinition:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
                 made = replay(
-                    project, partition, target.load(), engine.create(), raw_generations, samples=config.samples
+                    project,
+                    partition,
+                    target.load(),
+                    engine.create(context.instance, context.run.run_id),
+                    raw_generations,
+                    samples=config.samples,
                 )
                 judged = made.judged
                 look = f"eagle3-assets decode {partition.key} --ids --id"

@@ -18,6 +18,7 @@ from eagle3_assets.cli.prompt import prompt
 from eagle3_assets.cli.replay import replay
 from eagle3_assets.cli.summary import summary
 from eagle3_assets.cli.terminal import OWN_PROCESS, Commands
+from eagle3_assets.cli.vocabulary import vocabulary
 from eagle3_assets.cli.whereabouts import whereabouts
 
 app = typer.Typer(
@@ -41,6 +42,7 @@ COMMANDS = (
     replay,
     export,
     verify,
+    vocabulary,
     whereabouts,
     prompt,
     decode,

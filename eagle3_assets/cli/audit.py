@@ -116,7 +116,6 @@ def _of_config(path: Path, *, trust_remote_code: bool, own_process: bool) -> "Co
     target = load_target(settings)
     return Context(
         target.profile,
-        stop_token_ids=frozenset(target.stop_token_ids),
         law_effects=loaded.law_effects,
         tokenizer=target.tokenizer,
         **_FOREIGN,

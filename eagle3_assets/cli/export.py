@@ -42,6 +42,13 @@ def export(
     cut_off: Annotated[
         str | None, typer.Option("--cut-off", help="Outputs that the cap ended: keep, drop or mask.")
     ] = None,
+    vocabulary: Annotated[
+        bool | None,
+        typer.Option("--vocabulary/--no-vocabulary", help="With a draft vocabulary of what is trained on."),
+    ] = None,
+    draft_vocab_size: Annotated[
+        int | None, typer.Option("--draft-vocab-size", metavar="D", help="Ids of that vocabulary.")
+    ] = None,
     push: Annotated[
         str | None,
         typer.Option("--push", metavar="OWNER/NAME", help="Then upload it to that private dataset of the Hub."),
@@ -67,7 +74,14 @@ def export(
         raise typer.BadParameter(f"--push uploads from a local disk: {to} is none; export into a directory")
     project = open_project(config)
     keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
-    given = {"format": form, "max_length": max_length, "eval_share": eval_share, "cut_off": cut_off}
+    given = {
+        "format": form,
+        "max_length": max_length,
+        "eval_share": eval_share,
+        "cut_off": cut_off,
+        "vocabulary": vocabulary,
+        "draft_vocab_size": draft_vocab_size,
+    }
     try:
         settings = Export.model_validate(
             project.config.export.model_dump() | {key: value for key, value in given.items() if value is not None}
@@ -75,7 +89,8 @@ def export(
     except ValidationError as error:
         fault = error.errors()[0]
         raise typer.BadParameter(f"--{str(fault['loc'][0]).replace('_', '-')}: {fault['msg']}") from None
-    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
+    # The vocabulary's files are torch's, so it must not be kept out.
+    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS and not settings.vocabulary)
 
     def stored(key: str) -> ToExport:
         path = project.layout.asset_file("training_samples", key)
@@ -104,6 +119,8 @@ def verify(directory: DirectoryArgument) -> None:
     out = console()
     for figures in found.laws:
         out.print(f"law {figures.sentence}", highlight=False, markup=False)
+    for one in found.vocabulary:
+        out.print(f"vocabulary {one.sentence}", highlight=False, markup=False)
     if found.manifest.lossy:
         out.print("lossy: the ids are lost, so no law about them can be judged", highlight=False)
     for fault in found.faults:

@@ -111,6 +111,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     from eagle3_assets.sample_sources import SourceError
     from eagle3_assets.storage.files import StorageError
     from eagle3_assets.target import TargetError
+    from eagle3_assets.tokens.vocabulary import VocabularyError
     from eagle3_assets.training import RefusedPartitionError
 
     return (
@@ -125,6 +126,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
         StorageError,
         TargetError,
         UnknownPartitionError,
+        VocabularyError,
     )
 
 

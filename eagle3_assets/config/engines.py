@@ -146,6 +146,10 @@ class SglangEngineSettings(Settings):
     max_in_flight: StrictInt | None = Field(
         None, ge=1, le=4096, description="Most requests at once to one server; unset takes its own limit, 256 at most."
     )
+    share_servers: bool = Field(
+        default=False,
+        description="Whether all runs of the Dagster instance together stay within each server's limit.",
+    )
     request_timeout_s: Number = Field(
         3600.0, gt=0.0, le=86_400.0, description="Seconds to wait for an answer; it must cover the longest output."
     )
@@ -185,6 +189,8 @@ class SglangEngineSettings(Settings):
             raise ValueError(
                 "needs either endpoints (servers that are running) or managed (one that a run starts), and not both"
             )
+        if self.managed is not None and self.share_servers:
+            raise ValueError("a managed server belongs to its run alone: leave out share_servers")
         if self.managed is not None and (self.api_key_env or self.ca_file):
             raise ValueError("a managed server has no key and no certificate: leave out api_key_env and ca_file")
         return self

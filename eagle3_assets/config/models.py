@@ -209,6 +209,15 @@ class Export(Settings):
     )
     cut_off_tail: StrictInt = Field(64, ge=1, description="How many tokens `mask` takes the loss off.")
     shard_rows: StrictInt = Field(10_000, ge=1, description="Most rows in a file; very long rows make it fewer.")
+    vocabulary: bool = Field(
+        True, description="Whether an export holds a draft vocabulary, counted over what it trains on; needs torch."
+    )
+    draft_vocab_size: StrictInt = Field(
+        32_000,
+        ge=1,
+        description="Ids of the drafter's vocabulary, as the trainer's draft config says it; all of the target's where"
+        " that is fewer (docs/draft-vocabulary.md).",
+    )
 
 
 class Storage(Settings):

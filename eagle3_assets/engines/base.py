@@ -4,6 +4,7 @@ What belongs here: the request, what is never sent, the reply, the errors and th
 retry, any storage.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +29,10 @@ class TransientEngineError(EngineError):
 
 class LostRequestError(TransientEngineError):
     """The request was lost on the way or in a server: it may be what takes the server down."""
+
+
+class ShareError(EngineError):
+    """It cannot be found out what share of a server this run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,36 @@ class ServerLoad:
     """Whether it gets requests now."""
     evictions: int
     """How often it was left out since the engine was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one run has and wants of one server. All numbers are requests."""
+
+    endpoint: str
+    ceiling: int
+    """What all runs together may have under way there."""
+    allowed: int
+    """What this run was allowed until now."""
+    in_flight: int
+    wanted: int
+    """What this run could have under way there, those in flight included."""
+
+
+class Share(Protocol):
+    """Divides servers among runs that know nothing of each other. Its methods block."""
+
+    def settle(self, standings: Sequence[Standing]) -> Mapping[str, int]:
+        """How many requests this run may have under way at each endpoint, until the next call.
+
+        Raises:
+            ShareError: that cannot be found out now; what was allowed stays so.
+        """
+        ...
+
+    def release(self) -> None:
+        """Leaves everything to the others."""
+        ...
 
 
 def require_scorable(prompt_ids: list[int], output_ids: list[int], description: Description) -> None:

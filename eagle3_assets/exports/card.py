@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.manifest import SPLITS, Manifest
 from eagle3_assets.exports.selection import FATES
+from eagle3_assets.exports.vocabulary import VocabularyRecord
 from eagle3_assets.tokens.safe_text import markdown_code, markdown_text
 
 
-def dataset_card(manifest: Manifest) -> str:
-    """The card: front matter, what the data is, lengths, how to load it, where the prompts went, the laws."""
-    return "\n".join([*_front_matter(manifest), "", *_body(manifest)]) + "\n"
+def dataset_card(manifest: Manifest, vocabulary: VocabularyRecord | None = None) -> str:
+    """The card: front matter, what the data is, lengths, how to load it, where the prompts went, the laws.
+
+    Args:
+        manifest: of the export.
+        vocabulary: what its draft vocabulary was made of; None where it has none.
+    """
+    return "\n".join([*_front_matter(manifest), "", *_body(manifest, vocabulary)]) + "\n"
 
 
 def _front_matter(manifest: Manifest) -> Iterator[str]:
@@ -32,7 +38,7 @@ def _front_matter(manifest: Manifest) -> Iterator[str]:
     yield "---"
 
 
-def _body(manifest: Manifest) -> Iterator[str]:
+def _body(manifest: Manifest, vocabulary: VocabularyRecord | None) -> Iterator[str]:
     form, target = FORMATS[manifest.format], manifest.target
     lossy = " (lossy: not the target's own tokens)" if manifest.lossy else ""
     yield f"# Training data for an EAGLE-3 drafter of {markdown_text(target.model)}{lossy}"
@@ -75,6 +81,8 @@ def _body(manifest: Manifest) -> Iterator[str]:
         yield ""
     yield "`eagle3-assets verify DIR` checks a copy of this directory: hashes, laws, and where every prompt went."
     yield ""
+    if vocabulary:
+        yield from _vocabulary(vocabulary)
     yield "## Where the prompts went"
     yield ""
     yield "| | prompts | |"
@@ -91,3 +99,18 @@ def _body(manifest: Manifest) -> Iterator[str]:
     yield ""
     for figures in manifest.laws:
         yield f"- {markdown_text(figures.sentence)}"
+
+
+def _vocabulary(made: VocabularyRecord) -> Iterator[str]:
+    yield "## Draft vocabulary"
+    yield ""
+    yield f"{made.draft_vocab_size:,} of the target's {made.vocab_size:,} ids, by how often each has a loss in `train`:"
+    yield f"they cover {made.coverage:.2%} of its {made.tokens:,} trained tokens ({made.seen_ids:,} ids are seen; the"
+    yield f"knee is at {made.knee:,}). The {len(made.structural_ids)} structural ids of the target are always in."
+    yield ""
+    yield "- SpecForge: `model.vocab_mapping_path: vocabulary/vocab_mapping.pt`, and a draft config with"
+    yield f"  `draft_vocab_size` {made.draft_vocab_size}"
+    yield "- speculators: `--d2t-path vocabulary/d2t.npy --t2d-path vocabulary/t2d.npy"
+    yield f"  --draft-vocab-size {made.draft_vocab_size}`"
+    yield "- `vocabulary/token_freq.pt`: `{target id: count}`"
+    yield ""

@@ -7,6 +7,7 @@ What belongs here: the manifest's form, reading it. Not here: making an export (
     <export>/README.md                  the same for people, as the Hugging Face Hub shows it
     <export>/train/<partition>-00000.*  what to train on, and below eval/ what is held out
     <export>/index/<partition>.parquet  a row for each prompt: the file and row it is in, or why it is in none
+    <export>/vocabulary/                the draft vocabulary of what is trained on, see ``vocabulary``
 """
 
 from typing import Any
@@ -101,7 +102,7 @@ class Manifest(_Record):
     partitions: tuple[PartitionEntry, ...]
     files: tuple[DataFile, ...]
     beside: tuple[Hashed, ...]
-    """What a format needs beside its data."""
+    """What a format needs beside its data, and the draft vocabulary."""
     laws: tuple[LawFigures, ...]
     config: dict[str, Any]
     """What else decided the data; neither engines nor places."""

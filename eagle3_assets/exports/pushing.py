@@ -43,7 +43,7 @@ def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401
             commit_message="Training data, verified",
             ignore_patterns=[UNFINISHED, ".writing-*"],
             # What an earlier export had and this one has not must not be trained on.
-            delete_patterns=["train/*", "eval/*", "index/*"],
+            delete_patterns=["train/*", "eval/*", "index/*", "vocabulary/*"],
         )
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from upath import UPath
 
@@ -22,9 +23,17 @@ from eagle3_assets.exports.manifest import (
     PartitionEntry,
     read_manifest,
 )
-from eagle3_assets.exports.selection import FATES, SPLITS, held_out
+from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, held_out
+from eagle3_assets.exports.vocabulary import (
+    FOLDER,
+    VocabularyVerdict,
+    judge_vocabulary,
+    read_vocabulary,
+    trained_counts,
+)
 from eagle3_assets.exports.writing import listed, sha256_of
 from eagle3_assets.files import local_copy
+from eagle3_assets.tokens.columns import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,8 @@ class Verification:
 
     manifest: Manifest
     laws: tuple[LawFigures, ...]
+    vocabulary: tuple[VocabularyVerdict, ...]
+    """Empty where the export has none."""
     faults: tuple[str, ...]
     """One sentence for each; empty if the export is as it was made."""
 
@@ -48,6 +59,7 @@ def verify(place: UPath) -> Verification:
         raise ExportError(f"{place}: is an export of another version; verify it with the one that made it")
     faults: list[str] = []
     figures: list[list[LawFigures]] = []
+    trained = np.zeros(manifest.target.vocab_size, np.int64)
     hashed = [*manifest.beside, *(one.index for one in manifest.partitions)]
     known = {file.path for file in (*manifest.files, *hashed)}
     faults += [f"{path}: is not in the manifest" for path in sorted(listed(place) - known)]
@@ -63,7 +75,7 @@ def verify(place: UPath) -> Verification:
             wrong = _unlike(place, file)
             faults += wrong
             if not wrong:
-                faults += _file_faults(place, manifest, file, index, figures)
+                faults += _file_faults(place, manifest, file, index, figures, trained)
     faults += [
         f"{one.partition}: is in no entry of the manifest"
         for one in manifest.files
@@ -71,7 +83,13 @@ def verify(place: UPath) -> Verification:
     ]
     laws = summed(figures)
     faults += [one.sentence for one in laws if one.violations]
-    return Verification(manifest, laws, tuple(faults))
+    vocabulary: tuple[VocabularyVerdict, ...] = ()
+    if any(file.path.startswith(f"{FOLDER}/") for file in manifest.beside):
+        recount = None if faults else trained
+        read = read_vocabulary(place / FOLDER, recount=recount, why_no_recount="files are not as they were written")
+        vocabulary = judge_vocabulary(read)
+        faults += [f"{FOLDER}: {one.sentence}" for one in vocabulary if one.fault]
+    return Verification(manifest, laws, vocabulary, tuple(faults))
 
 
 def read_index(place: UPath, partition: str) -> pl.DataFrame | None:
@@ -149,8 +167,14 @@ def index_faults(entry: PartitionEntry, index: pl.DataFrame, files: list[DataFil
 
 
 def _file_faults(
-    place: UPath, manifest: Manifest, file: DataFile, index: pl.DataFrame, figures: list[list[LawFigures]]
+    place: UPath,
+    manifest: Manifest,
+    file: DataFile,
+    index: pl.DataFrame,
+    figures: list[list[LawFigures]],
+    counts: Ints,
 ) -> Iterator[str]:
+    """What is wrong with a file of rows; adds to the figures of laws, and to the counts of trained ids."""
     lines = index.filter(pl.col("file") == file.path).sort("row")
     form = FORMATS[manifest.format]
     if form.lossy:
@@ -168,6 +192,8 @@ def _file_faults(
         yield f"{file.path}: {rows}"
         return
     figures.append(judge_file(file.path, rows))
+    if file.split == TRAIN:
+        counts += trained_counts(rows)
     tokens, trained = int(rows.tokens.lengths.sum()), len(rows.mask.marks([1]))
     if (tokens, trained) != (file.tokens, file.trained_tokens):
         yield (

@@ -15,6 +15,7 @@ from upath import UPath
 
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.manifest import CARD, MANIFEST, SPLITS, DataFile, Hashed, Manifest, read_manifest
+from eagle3_assets.exports.vocabulary import FOLDER as VOCABULARY
 from eagle3_assets.files import (
     delete,
     exists,
@@ -24,13 +25,15 @@ from eagle3_assets.files import (
     publish,
     read_bytes,
     reading,
+    write_bytes,
     write_text,
 )
 
 UNFINISHED = ".unfinished.json"
 """Lists the files of an export that has not ended."""
 
-_FOLDERS = (*SPLITS, "index")
+_DATA_FOLDERS = (*SPLITS, "index")
+_FOLDERS = (*_DATA_FOLDERS, VOCABULARY)
 
 
 class _Unfinished(BaseModel):
@@ -80,7 +83,7 @@ class ExportDirectory:
     def begin(self) -> None:
         """From here on the directory holds no whole export."""
         with self._writing():
-            for folder in _FOLDERS:
+            for folder in _DATA_FOLDERS:
                 make_directory(self.place / folder)
             self._note()
             delete(self.place / MANIFEST)
@@ -125,7 +128,7 @@ class ExportDirectory:
         with self._writing():
             self._note()
 
-    def add_text(self, path: str, text: str) -> Hashed:
+    def add_small(self, path: str, content: bytes) -> Hashed:
         """Writes a small file.
 
         Raises:
@@ -134,7 +137,8 @@ class ExportDirectory:
         self._others.add(path)
         with self._writing():
             self._note()
-            write_text(self.place / path, text)
+            make_directory((self.place / path).parent)
+            write_bytes(self.place / path, content)
             return sha256_of(self.place / path).model_copy(update={"path": path})
 
     def finish(self, manifest: Manifest, card: str) -> None:

@@ -184,17 +184,18 @@ def overlay_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         return "no outputs"
     paths = "".join(
         f'<path d="M{" ".join(f"{x:.0f} {y:.0f}" for x, y in line.points)}" fill="none" stroke="{colour}"/>'
-        for line, colour in zip(made.lines, _cycled(len(made.lines)), strict=True)
+        for line, colour in zip(made.lines, cycled_colours(len(made.lines)), strict=True)
     )
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">{paths}</svg>'
     said = ", ".join(
         f"{colour} {line.name} (median {line.median:,})"
-        for line, colour in zip(made.lines, _cycled(len(made.lines)), strict=True)
+        for line, colour in zip(made.lines, cycled_colours(len(made.lines)), strict=True)
     )
-    return f"![lengths by dataset]({_data_url(svg)}) {said}; tokens on a log axis, share of each dataset's outputs"
+    return f"![lengths by dataset]({data_url(svg)}) {said}; tokens on a log axis, share of each dataset's outputs"
 
 
-def _cycled(count: int) -> list[str]:
+def cycled_colours(count: int) -> list[str]:
+    """A colour for each of so many lines."""
     return [LINE_COLOURS[i % len(LINE_COLOURS)] for i in range(count)]
 
 
@@ -230,10 +231,11 @@ def _svg_url(made: Chart) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">'
         f'{shades}<path d="{outline}" fill="#7c83e8"/>{lines}</svg>'
     )
-    return _data_url(svg)
+    return data_url(svg)
 
 
-def _data_url(svg: str) -> str:
+def data_url(svg: str) -> str:
+    """A picture as the address of an image in Markdown."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 

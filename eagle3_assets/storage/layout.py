@@ -5,6 +5,7 @@ What belongs here: paths. Not here: reading or writing them.
     <root>/prompts/<partition>.parquet              likewise every asset but raw_generations
     <root>/decoded_previews/<partition>.html        the page to look at, beside the parquet
     <root>/corpus_summary/corpus.parquet, .html     the one asset that is of no partition, and its page
+    <root>/draft_vocabulary/corpus.parquet, .html   likewise, with the files that trainers read beside them
     <root>/prompts/<partition>.source.json          what the prompts were made of
     <root>/prompts/<partition>.refused.jsonl        every row of the source that made no prompt
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
@@ -48,9 +49,13 @@ class Layout:
         """The page of a partition that a person opens."""
         return self.root / "decoded_previews" / f"{partition}.html"
 
-    def corpus_page(self) -> UPath:
-        """The page of all partitions together."""
-        return self.root / "corpus_summary" / f"{WHOLE}.html"
+    def corpus_page(self, asset: str = "corpus_summary") -> UPath:
+        """The page of an asset that is of all partitions together."""
+        return self.root / asset / f"{WHOLE}.html"
+
+    def vocabulary(self) -> UPath:
+        """The directory of the draft vocabulary's files."""
+        return self.root / "draft_vocabulary"
 
     def source_record(self, partition: str) -> UPath:
         """What a partition's prompts were made of."""

@@ -3,6 +3,7 @@
 What belongs here: facts of single rows. Not here: what is right or wrong about them, facts of a whole partition.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 
 from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, nulls
 from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.profile_spec import Habit
 from eagle3_assets.tokens.sampling_record import read_samplings
 from eagle3_assets.tokens.tool_calls import Call, whole_calls
 from eagle3_assets.tokens.tool_names import read_tool_names
@@ -18,6 +20,10 @@ STOPPED = ("stop", "tool_calls")
 """Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
 CUT_OFF = "length"
 """Finish type of an output that a cap ended."""
+
+_UNSAID, _OPENED, _CLOSED = 0, 1, 2
+_HABITS: Mapping[Habit, int] = {"opens": 3, "never": 4}
+"""What a prompt's end says of reasoning: nothing, that it is opened or closed, or that the target does as it does."""
 
 GENERATED, FAILED, REFUSED = "generated", "failed", "refused_prompt"
 """The terminal states of a prompt."""
@@ -59,6 +65,13 @@ class Batch:
     def present(self, name: str) -> Mask:
         """Where the column has a value."""
         return ~nulls(self.column(name, pl.Null))
+
+    @cached_property
+    def generated(self) -> Mask:
+        """Which rows hold an output; without a column ``status`` all of them."""
+        if not self.has("status"):
+            return np.ones(len(self), np.bool_)
+        return (self.column("status", pl.String).cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
 
     @cached_property
     def sample_ids(self) -> list[str]:
@@ -170,14 +183,36 @@ class Batch:
     @cached_property
     def prompt_opened_reasoning(self) -> Mask:
         """Where the prompt ends inside reasoning, so that the output begins in it."""
-        opened: Mask = self._prompt_reasoning == 1
+        opened: Mask = self._prompt_reasoning == _OPENED
         return opened
 
     @cached_property
     def prompt_closed_reasoning(self) -> Mask:
         """Where the prompt ends with reasoning opened and closed, so that the output shall have none."""
-        closed: Mask = self._prompt_reasoning == 2
+        closed: Mask = self._prompt_reasoning == _CLOSED
         return closed
+
+    @cached_property
+    def target_opens_reasoning(self) -> Mask:
+        """Where the prompt leaves it to the target to open reasoning, and its profile says that it does."""
+        opens: Mask = self._prompt_reasoning == _HABITS["opens"]
+        return opens
+
+    @cached_property
+    def reasoning_off(self) -> Mask:
+        """Where no reasoning is expected: the prompt closed it, or the profile says that the target has none."""
+        never: Mask = self._prompt_reasoning == _HABITS["never"]
+        return self.prompt_closed_reasoning | never
+
+    @cached_property
+    def reasoning_starts(self) -> Marks:
+        """Every start-of-reasoning id in the outputs."""
+        return self._marks_of(self.context.profile.reasoning_start)
+
+    @cached_property
+    def reasoning_ends(self) -> Marks:
+        """Every end-of-reasoning id in the outputs."""
+        return self._marks_of(self.context.profile.reasoning_end)
 
     @cached_property
     def opened_reasoning(self) -> Mask:
@@ -195,20 +230,25 @@ class Batch:
         profile = self.context.profile
         return profile.structural_ids | profile.reserved_ids | self.context.all_stop_ids
 
+    def _marks_of(self, token_id: int | None) -> Marks:
+        return self.output_marks.where(self.output_marks.id == (NO_ID if token_id is None else token_id))
+
     def _finished(self, *kinds: str) -> Mask:
         return self.column("finish_type", pl.String).is_in(kinds).fill_null(value=False).to_numpy()
 
     @cached_property
     def _prompt_reasoning(self) -> Ints:
-        """1: opened, 2: closed, 0: neither; by the longest suffix that the prompt ends with, else its last id."""
+        """What the prompt's end says; by the longest suffix that it ends with, else its last id."""
         profile = self.context.profile
         start, end = profile.reasoning_start, profile.reasoning_end
-        state = np.zeros(len(self), np.int64)
+        state = np.full(len(self), _UNSAID, np.int64)
         if start is None or end is None:
             return state
-        endings = sorted({*profile.suffixes.values(), (start,), (end,)}, key=len)
-        for ending in endings:
+        habits = {profile.suffixes[mode]: _HABITS[h] for mode, h in profile.reasoning_habit.items()}
+        for ending in sorted({*profile.suffixes.values(), (start,), (end,)}, key=len):
             inner = [i for i in ending if i in (start, end)]
-            value = 0 if not inner else 1 if inner[-1] == start else 2
-            state[self.prompt.ends_with(ending)] = value
+            by_target = habits.get(ending, _UNSAID)
+            state[self.prompt.ends_with(ending)] = (
+                by_target if not inner else _OPENED if inner[-1] == start else _CLOSED
+            )
         return state

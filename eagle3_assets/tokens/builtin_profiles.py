@@ -43,6 +43,7 @@ KIMI_K2_THINKING = KIMI.model_copy(
         "name": "kimi-k2-thinking",
         "summary": "Kimi-K2-Thinking. Always reasons, and opens its reasoning itself.",
         "suffixes": {"thinking": _KIMI_TURN, "no_thinking": _KIMI_TURN},
+        "reasoning_habit": {"thinking": "opens", "no_thinking": "opens"},
     }
 )
 
@@ -61,12 +62,14 @@ _CHATML_TURN = "<|im_start|>assistant\n"
 
 QWEN3 = ProfileSpec(
     name="qwen3",
-    summary="Qwen3 with a thinking switch. Opens its reasoning itself, as the first id of the output.",
+    summary="Qwen3 with a thinking switch. With it on, opens its reasoning itself, as the first id of the output, also"
+    " where a prompt's text asks for none: then it closes it at once.",
     detected_by=("<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>"),
     stop=("<|im_end|>", "<|endoftext|>"),
     suffixes={"thinking": _CHATML_TURN, "no_thinking": f"{_CHATML_TURN}<think>\n\n</think>\n\n"},
     reasoning_start="<think>",
     reasoning_end="</think>",
+    reasoning_habit={"thinking": "opens"},
     tools=ToolTokens(call_begin="<tool_call>", call_end="</tool_call>"),
     prompt_only=("<|im_start|>",),
     pad="<|endoftext|>",
@@ -80,6 +83,7 @@ QWEN3_THINKING = QWEN3.model_copy(
         "name": "qwen3-thinking",
         "summary": "Qwen3-Thinking-2507. Always reasons; the prompt opens its reasoning.",
         "suffixes": {"thinking": f"{_CHATML_TURN}<think>\n", "no_thinking": f"{_CHATML_TURN}<think>\n"},
+        "reasoning_habit": {},
     }
 )
 
@@ -88,8 +92,7 @@ QWEN3_INSTRUCT = QWEN3.model_copy(
         "name": "qwen3-instruct",
         "summary": "Qwen3-Instruct-2507. Does not reason, though its tokenizer has `<think>`.",
         "suffixes": {"thinking": _CHATML_TURN, "no_thinking": _CHATML_TURN},
-        "reasoning_start": None,
-        "reasoning_end": None,
+        "reasoning_habit": {"thinking": "never", "no_thinking": "never"},
     }
 )
 
@@ -155,6 +158,7 @@ DEEPSEEK_R1_0528 = DEEPSEEK_R1.model_copy(
         "name": "deepseek-r1-0528",
         "summary": "DeepSeek-R1-0528, which opens its reasoning itself, and R1 with a template that leaves this to it.",
         "suffixes": {"thinking": "<｜Assistant｜>", "no_thinking": "<｜Assistant｜>"},
+        "reasoning_habit": {"thinking": "opens", "no_thinking": "opens"},
     }
 )
 
@@ -164,7 +168,8 @@ GPT_OSS = ProfileSpec(
     " messages; `<|call|>` ends an output that calls a tool.",
     detected_by=("<|start|>", "<|channel|>", "<|message|>", "<|return|>", "<|call|>"),
     # <|end|> only ends a message: the target goes on with the next one (OpenAI's harmony guide).
-    stop=("<|return|>", "<|call|>"),
+    # The generation config names <|endoftext|> besides.
+    stop=("<|return|>", "<|call|>", "<|endoftext|>"),
     suffixes={"thinking": "<|start|>assistant", "no_thinking": "<|start|>assistant"},
     reasoning_channel="analysis",
     messages=MessageTokens(
@@ -176,6 +181,7 @@ GPT_OSS = ProfileSpec(
         ends={
             "<|end|>": ("analysis", "commentary"),
             "<|return|>": ("final",),
+            "<|endoftext|>": ("final",),
             # Built-in tools are called from within the reasoning.
             "<|call|>": ("commentary", "analysis"),
         },
@@ -193,9 +199,10 @@ _LLAMA_TURN = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 LLAMA3 = ProfileSpec(
     name="llama3",
     summary="Llama 3, 3.1, 3.3 Instruct. Does not reason; calls tools in JSON or after `<|python_tag|>`, which no pair"
-    " of tokens encloses.",
+    " of tokens encloses; since 3.1 `<|eom_id|>` ends a message after which a tool's result is awaited.",
     detected_by=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     stop=("<|eot_id|>", "<|end_of_text|>"),
+    stop_optional=("<|eom_id|>",),
     suffixes={"thinking": _LLAMA_TURN, "no_thinking": _LLAMA_TURN},
     prompt_only=("<|start_header_id|>", "<|end_header_id|>"),
     bos="<|begin_of_text|>",
@@ -203,7 +210,7 @@ LLAMA3 = ProfileSpec(
     pad="<|finetune_right_pad_id|>",
     reserved=r"<\|reserved_special_token_\d+\|>",
     prompt_bos=True,
-    turns={"<|start_header_id|>": ("<|eot_id|>",)},
+    turns={"<|start_header_id|>": ("<|eot_id|>", "<|eom_id|>")},
 )
 
 CHATML = ProfileSpec(

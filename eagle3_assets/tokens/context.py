@@ -24,19 +24,21 @@ SAMPLE_ROWS = 1_000
 class PromptIndex:
     """The prompts that a partition of generations is compared with, a few dozen bytes for each."""
 
-    hashes: Mapping[str, int]
-    """Of the prompt ids (``TokenColumn.hashes``), by sample id."""
+    hashes: Mapping[str, int | None]
+    """Of the prompt ids (``TokenColumn.hashes``), by sample id; None where a sample has no prompt."""
     ready: frozenset[str]
     """Ids of the samples whose prompt may be sent."""
 
     @classmethod
     def of(cls, batches: Iterable[pl.DataFrame]) -> "PromptIndex":
         """Reads batches of ``tokenized_prompts``: columns ``sample_id``, ``status``, ``prompt_ids``."""
-        hashes: dict[str, int] = {}
+        hashes: dict[str, int | None] = {}
         ready: set[str] = set()
         for batch in batches:
             ids = batch["sample_id"].to_list()
-            hashes.update(zip(ids, TokenColumn.from_series(batch["prompt_ids"]).hashes(), strict=True))
+            prompts = TokenColumn.from_series(batch["prompt_ids"])
+            of_prompts = zip(prompts.hashes(), prompts.null_rows.tolist(), strict=True)
+            hashes.update(zip(ids, (None if null else found for found, null in of_prompts), strict=True))
             ready.update(batch.filter(pl.col("status") == "ready")["sample_id"].to_list())
         return cls(hashes, frozenset(ready))
 

@@ -17,7 +17,7 @@ from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
 from eagle3_assets.tokens.laws.base import Asset, Effect, Found, Severity, counted
-from eagle3_assets.tokens.row_facts import facts_schema, generated_rows, row_facts
+from eagle3_assets.tokens.row_facts import facts_schema, row_facts
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report, Status, Verdict
 
@@ -153,7 +153,7 @@ class _Tally:
                     row,
                     found.severity,
                     index,
-                    f"prompt echo of {echo[row]} ids; {detail}" if echo[row] else detail,
+                    f"prompt echo of {counted(int(echo[row]), 'id')}; {detail}" if echo[row] else detail,
                 )
                 for row, index, detail in every
             ]
@@ -266,8 +266,8 @@ class Judge:
     def add(self, frame: pl.DataFrame) -> None:
         """Judges rows; errors as in :func:`judge_prompts`."""
         for part in _sliced([frame]):
-            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else generated_rows(part)
             whole = Batch(part, self.context)
+            chosen = _with_prompt(part) if self.asset == "tokenized_prompts" else whole.generated
             self._facts.append(row_facts(whole, self._schema))
             if chosen.any():
                 batch = whole if chosen.all() else Batch(part.filter(chosen), self.context)
@@ -330,7 +330,7 @@ class Judge:
             tuple(verdicts),
             _frame(findings),
             self._rows,
-            frozenset(broken.union(quarantined)),
+            pl.concat([pl.Series("sample_id", sorted(broken), pl.String), quarantined]),
             context.quarantine_limit,
             _without_result(self.asset, partition, self._rows),
             errors,
@@ -398,6 +398,7 @@ def _partition_verdict(
     broken = frozenset(sample for sample, _ in judgement.broken)
     share = len(broken) / len(facts) if len(facts) else 0.0
     violations = judgement.violations + len(broken)
+    concerned = violations if judgement.concerned is None else judgement.concerned
     weighed_as: Effect = effect if judgement.violations else "quarantine"
     status, refuses = _weighed(weighed_as, violations, 0, share, context.quarantine_limit)
     severity: Severity = "warning" if effect == "warn" else "error"
@@ -409,7 +410,7 @@ def _partition_verdict(
         rows=len(facts),
         violations=violations,
         warnings=0,
-        share=violations / len(facts) if len(facts) else 0.0,
+        share=concerned / len(facts) if len(facts) else 0.0,
         refuses=refuses,
         reason=judgement.reason,
         details=judgement.details[:SHOWN_DETAILS],

@@ -1,21 +1,29 @@
-"""Repetition in rows of ids: runs of one id, endings that go round in a circle, passages that come again.
+"""Repetition in rows of ids: runs of one id, endings in a circle, beginnings and passages that come again.
 
 What belongs here: measuring it, columnar for all rows and exactly for the few where it may be. Not here: how much of it
 is too much.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from eagle3_assets.tokens.columns import Ids, Ints, Mask, TokenColumn
+from eagle3_assets.tokens.columns import NO_ID, Ids, Ints, Mask, TokenColumn
 
 GRAM = 8
 """Ids that must come again in the same order to count as a repeated passage."""
 
 _WINDOW = 32
 """Of so many neighbouring passages about one is looked at in the first pass."""
+
+_BEGINNINGS = 16
+"""Of several places where a row begins again so many are tried."""
+
+_SPARSE = 64
+"""One of so many ids is counted to learn which are frequent."""
 
 _PIECE = 1 << 15
 """Ids that the first pass takes at once: a few arrays of them fit into a processor's cache."""
@@ -56,26 +64,97 @@ def may_have_run(column: TokenColumn, shortest: int) -> Ints:
     return np.unique(np.concatenate([inside, last])) - 1 if len(twice) else np.empty(0, np.int64)
 
 
-def ending_periods(column: TokenColumn, ends: Ints) -> Ints:
-    """After how many ids the last ``GRAM`` before ``ends`` stood there the last time, 0 where they did not.
+def edges_again(column: TokenColumn, starts: Ints, ends: Ints) -> tuple[Mask, Mask]:
+    """Rows that may begin again, or end in a loop, one bool each; none that does is left out.
+
+    A row begins again where the ids from its start on stand there a second time right after the first; it ends in a
+    loop where its last ids, ``GRAM`` at least, stand before its end, not further away than a third of the row.
 
     Args:
         column: rows of ids.
+        starts: for each row, the index of the first id that counts.
         ends: for each row, the index after the last id that counts.
     """
-    last = column.at(ends - 1)
-    places = np.flatnonzero(column.values == np.repeat(last.astype(column.values.dtype), column.lengths))
+    if not len(column.values):
+        return np.zeros(len(column), np.bool_), np.zeros(len(column), np.bool_)
+    first, last = _window(column, starts, 2 * GRAM - 2), _window(column, ends - GRAM, GRAM)
+    # Of the passage at each edge its rarest id is looked for; that of the first passage in a row's first half, that of
+    # the last one in the rest, so that it takes one pass over all ids.
+    often = np.bincount(column.values[::_SPARSE] & 0xFFFF, minlength=0x10000)
+    place, place_last = (often[ids & 0xFFFF].argmin(axis=1) for ids in (first[:, :GRAM], last))
+    every = np.arange(len(column))
+    wanted = np.column_stack((first[every, place], last[every, place_last])).ravel().astype(column.values.dtype)
+    middle = np.minimum((column.lengths + starts) // 2 + GRAM, column.lengths)
+    sizes = np.column_stack((middle, column.lengths - middle)).ravel()
+    places = np.flatnonzero(column.values == np.repeat(wanted, sizes))
     row = np.searchsorted(column.offsets, places, side="right") - 1
     at = places - column.offsets[row]
-    keep = (at >= GRAM - 1) & (at < ends[row] - 1)
-    row, at = row[keep], at[keep]
-    for back in range(1, GRAM):  # one pass for each id of the passage, over what is left
-        start = column.offsets[row]
-        same = column.values[start + at - back] == column.values[start + ends[row] - 1 - back]
+    early = at < middle[row]
+    begins, loops = _begins_with_two(column, starts, first), np.zeros(len(column), np.bool_)
+    begins[_begins_again(column, starts, row[early], (at - place[row])[early], first)] = True
+    loops[_ends_again(column, ends, row[~early], (at - place_last[row])[~early], last)] = True
+    return begins, loops
+
+
+def _window(column: TokenColumn, start: Ints, width: int) -> Ints:
+    """So many ids of each row from an index on, ``NO_ID`` outside of the row: int64 ``[rows, width]``."""
+    index = start[:, np.newaxis] + np.arange(width)
+    inside = (index >= 0) & (index < column.lengths[:, np.newaxis])
+    ids: Ints = np.where(inside, column.values[np.where(inside, column.offsets[:-1, np.newaxis] + index, 0)], NO_ID)
+    return ids
+
+
+def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, first: Ints) -> Ints:
+    """In which rows the first passage stands at one of these indices, from where on the row may begin again."""
+    period = at - starts[row]
+    inside = (period >= GRAM) & (at + period <= column.lengths[row])
+    row, at, period = row[inside], at[inside], period[inside]
+    for step in range(GRAM):  # one pass for each id of the passage, over what is left
+        same = column.values[column.offsets[row] + at + step] == first[row, step]
+        row, at, period = row[same], at[same], period[same]
+    end = column.offsets[row] + at - 1
+    again: Ints = row[column.values[end] == column.values[end + period]]
+    return again
+
+
+def _begins_with_two(column: TokenColumn, starts: Ints, first: Ints) -> Mask:
+    """Rows that begin with the same few ids twice, fewer than ``GRAM``."""
+    found = np.zeros(len(column), np.bool_)
+    for period in range(1, GRAM):
+        inside = starts + 2 * period <= column.lengths
+        found |= inside & (first[:, :period] == first[:, period : 2 * period]).all(axis=1)
+    return found
+
+
+def _ends_again(column: TokenColumn, ends: Ints, row: Ints, at: Ints, last: Ints) -> Ints:
+    """In which rows the last passage stands at one of these indices, before the end."""
+    inside = (at >= 0) & (at < ends[row] - GRAM)
+    row, at = row[inside], at[inside]
+    for step in range(GRAM):
+        same = column.values[column.offsets[row] + at + step] == last[row, step]
         row, at = row[same], at[same]
-    periods = np.zeros(len(column), np.int64)
-    periods[row] = ends[row] - 1 - at  # places go up in a row, so that the nearest one stays
-    return periods
+    return row
+
+
+def ending_loops(ids: Ids, shortest: int, times: int) -> Iterator[Stretch]:
+    """Stretches at the end of ``ids`` that repeat, of ``shortest`` ids and ``times`` rounds at least.
+
+    The first one has the shortest period; each of the others is longer than the one before it, so that the rounds of
+    a loop that itself ends in a loop are found as well.
+    """
+    sums = _Sums(ids)
+    periods = np.arange(1, len(ids) // times + 1)
+    lengths = np.maximum(shortest, times * periods)
+    periods, lengths = periods[lengths <= len(ids)], lengths[lengths <= len(ids)]
+    start = len(ids) - lengths
+    loop = sums.same(start, start + periods, lengths - periods)
+    periods, lengths = periods[loop], lengths[loop]
+    while len(periods):
+        found = ending_loop(ids, int(periods[0]))
+        if found.length >= lengths[0]:
+            yield found
+        longer = lengths > max(found.length, int(lengths[0]))
+        periods, lengths = periods[longer], lengths[longer]
 
 
 def ending_loop(ids: Ids, period: int) -> Stretch:
@@ -83,6 +162,57 @@ def ending_loop(ids: Ids, period: int) -> Stretch:
     departs = np.flatnonzero(ids[period:] != ids[:-period])
     start = int(departs[-1]) + 1 if len(departs) else 0
     return Stretch(start, len(ids) - start, period)
+
+
+def growing_beginnings(ids: Ids) -> list[int]:
+    """Where ``ids`` begin again and again, each time with more: the pieces of a stream that each repeat the last one.
+
+    Returns:
+        The index where each piece begins, without the first one's 0. Each piece is the beginning of the next one and
+        shorter, but for the last, which may be as long. Empty where ids do not begin again.
+    """
+    candidates = np.flatnonzero(ids == ids[0]) if len(ids) else np.empty(0, np.int64)
+
+    def doubled(start: int, longer_than: int, most: int = 1) -> list[int]:
+        """Lengths of what stands twice from ``start`` on, the shortest first."""
+        lengths = candidates[np.searchsorted(candidates, start + longer_than, side="right") :] - start
+        lengths = lengths[: np.searchsorted(lengths, (len(ids) - start) // 2, side="right")]
+        lengths = lengths[ids[start + lengths - 1] == ids[start + 2 * lengths - 1]]
+        twice = (n for n in lengths.tolist() if np.array_equal(ids[start : start + n], ids[start + n : start + 2 * n]))
+        return list(islice(twice, most))
+
+    best: list[int] = []
+    for first in doubled(0, 0, _BEGINNINGS):
+        pieces, start, length = [first], first, first
+        while found := doubled(start, length):
+            [length] = found
+            start += length
+            pieces.append(start)
+        if not best or pieces[-1] > best[-1]:
+            best = pieces
+    if not best:
+        return []
+    # A loop can be read as pieces of one, two, three rounds, and yet has no more each time.
+    end = 2 * best[-1] - [0, *best][-2]
+    return best[:1] if np.array_equal(ids[best[0] : end], ids[: end - best[0]]) else best
+
+
+class _Sums:
+    """Sums over the beginnings of ids, which tell in one step whether two slices are equal, but for rare mistakes."""
+
+    def __init__(self, ids: Ids) -> None:
+        factors = np.full(len(ids) + 1, 0x9E3779B97F4A7C15, np.uint64)
+        factors[0] = 1
+        self._powers = np.multiply.accumulate(factors)
+        self._sums = np.zeros(len(ids) + 1, np.uint64)
+        np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * self._powers[:-1], out=self._sums[1:])
+
+    def same(self, first: ArrayLike, second: ArrayLike, length: ArrayLike) -> Mask:
+        """Whether the slices of ``length`` ids from ``first`` and from ``second``, which comes later, are equal."""
+        first, second, length = np.broadcast_arrays(first, second, length)
+        ours = (self._sums[first + length] - self._sums[first]) * self._powers[second - first]
+        equal: Mask = ours == self._sums[second + length] - self._sums[second]
+        return equal
 
 
 def repeated_shares(column: TokenColumn) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from eagle3_assets.tokens.builtin_profiles import PROFILES
-from eagle3_assets.tokens.profile_spec import MODES, MessageTokens, Mode, ProfileSpec, ToolTokens
+from eagle3_assets.tokens.profile_spec import MODES, Habit, MessageTokens, Mode, ProfileSpec, ToolTokens
 
 
 class ProfileError(ValueError):
@@ -117,6 +117,8 @@ class TargetProfile:
     """Where a prompt that ends with a tool result gets no suffix: the ids it ends with instead."""
     reasoning_start: int | None = None
     reasoning_end: int | None = None
+    reasoning_habit: Mapping[Mode, Habit] = field(default_factory=dict)
+    """What the target does in a mode whose suffix neither opens nor closes reasoning."""
     reasoning_channel: str | None = None
     """Name of the channel that holds reasoning, where no pair of ids does."""
     tools: ToolIds | None = None
@@ -258,11 +260,12 @@ class _Resolution:
         return TargetProfile(
             name=spec.name,
             vocab_size=self.vocab_size,
-            stop_ids=stop_token_ids | self._required_set(spec.stop, "stop"),
+            stop_ids=stop_token_ids | self._required_set((*spec.stop, *spec.stop_optional), "stop"),
             reasoning_start=self._required(spec.reasoning_start, "reasoning_start"),
             reasoning_end=self._required(spec.reasoning_end, "reasoning_end"),
             tools=self._tools(spec.tools),
             messages=self._messages(spec.messages),
+            reasoning_habit=spec.reasoning_habit,
             reasoning_channel=spec.reasoning_channel,
             suffixes={mode: self._suffix(mode, text) for mode, text in spec.suffixes.items()},
             suffix_texts=spec.suffixes,
@@ -292,7 +295,7 @@ class _Resolution:
 
     def _required(self, token: str | None, key: str) -> int | None:
         token_id = self._optional(token)
-        if token is not None and token_id is None:
+        if token is not None and token_id is None and token not in self.spec.stop_optional:
             raise ProfileError(
                 f"profile {self.spec.name!r}: the tokenizer has no token {token!r} ({key}); choose another"
                 " target.profile"

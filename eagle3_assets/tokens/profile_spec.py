@@ -11,6 +11,9 @@ Mode = Literal["thinking", "no_thinking"]
 """What a prompt's end leaves to the target: to reason, or to answer at once."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 
+Habit = Literal["opens", "never"]
+"""What a target does about reasoning of its own accord: it opens it with its first id, or does not reason."""
+
 
 class ToolTokens(BaseModel):
     """Names of native tool-call markup: ``section (call id argument args end)+ section_end``; null for what is not."""
@@ -57,6 +60,11 @@ class ProfileSpec(BaseModel):
     summary: str = Field("", description="The targets it is for, and what is odd about them.")
     detected_by: tuple[str, ...] = Field((), description="Tokens which together tell this family from the others.")
     stop: tuple[str, ...] = Field((), description="Tokens that end an output.")
+    stop_optional: tuple[str, ...] = Field(
+        (),
+        description="Tokens that end an output, too, of those members of the family whose tokenizer has them; where"
+        " another fact names one, it is optional there as well.",
+    )
     suffixes: dict[Mode, str] = Field(default_factory=dict, description="Text that ends a prompt, by thinking mode.")
     suffixes_after_tool: dict[Mode, str] = Field(
         default_factory=dict,
@@ -64,6 +72,11 @@ class ProfileSpec(BaseModel):
     )
     reasoning_start: str | None = None
     reasoning_end: str | None = None
+    reasoning_habit: dict[Mode, Habit] = Field(
+        default_factory=dict,
+        description="What the target does in a mode whose suffix neither opens nor closes reasoning; not a certainty,"
+        " so that an output without it is remarked on and kept.",
+    )
     reasoning_channel: str | None = Field(
         None,
         description="Channel that holds reasoning, where no pair of tokens does; laws of reasoning do not read it.",

@@ -11,36 +11,30 @@ from eagle3_assets.tokens.batch import GENERATED, Batch
 from eagle3_assets.tokens.columns import Mask
 from eagle3_assets.tokens.laws.base import Asset
 
-_PROMPT_FACTS = pl.Schema(
-    {
-        "sample_id": pl.String,
-        "status": pl.String,
-        "reason": pl.String,
-        "output_tokens": pl.Int64,
-        "finish_type": pl.String,
-        "max_new_tokens": pl.Int64,
-    }
-)
-
 _NAMES = pl.Categorical()
 """For columns with a few names over and over: four bytes in each row."""
+
+_PROMPT_FACTS = pl.Schema(
+    [
+        ("sample_id", pl.String()),
+        ("status", _NAMES),
+        ("reason", _NAMES),
+        ("output_tokens", pl.Int32()),
+        ("finish_type", _NAMES),
+        ("max_new_tokens", pl.Int64()),
+    ]
+)
 
 _GENERATION_FACTS = pl.Schema(
     [
         ("weight_version", _NAMES),
         ("endpoint", _NAMES),
+        ("prompt_tokens", pl.Int32()),
         ("prompt_hash", pl.Int64()),
         ("output_hash", pl.Int64()),
         ("plain_end", pl.Int32()),
     ]
 )
-
-
-def generated_rows(frame: pl.DataFrame) -> Mask:
-    """Which rows hold an output; without a column ``status`` all of them."""
-    if "status" not in frame.columns:
-        return np.ones(len(frame), np.bool_)
-    return (frame["status"].cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
 
 
 def facts_schema(asset: Asset) -> pl.Schema:
@@ -52,7 +46,7 @@ def row_facts(batch: Batch, schema: pl.Schema) -> pl.DataFrame:
     """The facts of a batch's rows, in its order, with the columns of ``schema``."""
     frame = batch.frame
     status = frame["status"] if batch.has("status") else pl.repeat(GENERATED, len(frame), eager=True)
-    generated = generated_rows(frame)
+    generated = batch.generated
     has_output = pl.Series(generated & batch.present("output_ids"))
     lengths = pl.Series(batch.output.lengths) if batch.has("output_ids") else pl.repeat(None, len(frame), eager=True)
     return pl.DataFrame(
@@ -73,6 +67,7 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
         {
             "weight_version": batch.column("weight_version", pl.String),
             "endpoint": batch.column("endpoint", pl.String),
+            "prompt_tokens": pl.Series(batch.prompt.lengths),
             "prompt_hash": pl.Series(batch.prompt_hashes, dtype=pl.Int64),
             "output_hash": pl.Series(batch.output_hashes, dtype=pl.Int64),
             "plain_end": _plain_ends(batch),
@@ -80,7 +75,7 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
     )
     with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
     return values.select(  # in one go: each query has a price of its own
-        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint")),
+        pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint", "prompt_tokens")),
         pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
         pl.when(with_output).then(pl.col("output_hash", "plain_end")),
     ).to_dict()

@@ -18,7 +18,7 @@ def read_tool_names(records: pl.Series) -> pl.DataFrame:
 
     Returns:
         A frame of as many rows: ``names`` (List(String), null where the row does not say) and ``fault`` (String: why
-        what it says names no tools; null where it does). A list without any tool is an answer: no name.
+        what it says names no tools; null where it does). A list or object without any tool is an answer: no name.
     """
     facts = pl.DataFrame([(r, *_read(r)) for r in records.unique().to_list()], schema=_FACTS, orient="row")
     return (
@@ -37,6 +37,8 @@ def _read(record: str | None) -> tuple[list[str] | None, str | None]:
         return None, visible(str(error))
     if tools is None:
         return None, None
+    if tools == {}:
+        return [], None
     if not isinstance(tools, list):
         return None, "is no list"
     names = [_name(tool) for tool in tools]

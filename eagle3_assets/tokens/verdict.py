@@ -5,6 +5,7 @@ What belongs here: results and their reading in words. Not here: how they are re
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ class Verdict:
     warnings: int
     """Samples with a remark only: the law's warning class."""
     share: float
-    """Violations among the rows, 0 to 1."""
+    """Rows at fault among the rows, 0 to 1."""
     refuses: bool
     """Whether the partition must not be used because of this law."""
     reason: str | None = None
@@ -79,8 +80,8 @@ class Report:
     """Schema ``contract.SAMPLE_FINDINGS``, by row and then by law; ``index`` is null where it is about no single id."""
     rows: int
     """Rows that row laws were shown: prompts with ids, or rows with an output."""
-    quarantined: frozenset[str]
-    """Ids of the samples which must not be exported (or, for prompts, not be sent)."""
+    quarantined_names: pl.Series
+    """Sample ids of ``quarantined`` (String), maybe some twice; a column, as there may be millions."""
     quarantine_limit: float
     without_result: str | None = None
     """Why there was nothing to judge though there were rows."""
@@ -93,6 +94,11 @@ class Report:
     """Of each finding the row that it is about; the number of all rows where it is about none."""
     findings_left_out: int = 0
     """Findings that were counted and not kept."""
+
+    @cached_property
+    def quarantined(self) -> frozenset[str]:
+        """Ids of the samples which must not be exported (or, for prompts, not be sent)."""
+        return frozenset(self.quarantined_names)
 
     def __getitem__(self, law: str) -> Verdict:
         """The verdict of the law of that name.

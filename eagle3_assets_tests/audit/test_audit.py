@@ -115,7 +115,9 @@ def test_every_form_of_a_broken_row_is_found_out(tmp_path: Path, audit: Audit) -
         (b"[1]\n", "is not a JSON object"),
         (b'{"a":1,"a":2}\n', "key 'a' twice"),
         (b'"\xff"\n', "is not UTF-8"),
-        (b'{"id":"x","output_ids":[NaN]}\n', "NaN"),
+        ({"id": "x", "output_ids": [float("nan")]}, "output_ids[0] is NaN, not a whole number"),
+        ({"id": "x", "output_ids": [1], "completion_tokens": float("inf")}, "completion_tokens is Infinity"),
+        ({"id": " \t", "output_ids": [1]}, "id is blank"),
         ({"output_ids": [1]}, "has no sample_id"),
         ({"id": "", "output_ids": [1]}, "id is empty"),
         ({"id": 1.5, "output_ids": [1]}, "id is 1.5, not a string"),
@@ -133,7 +135,7 @@ def test_every_form_of_a_broken_row_is_found_out(tmp_path: Path, audit: Audit) -
         ({"id": "x", "output_ids": [1], "token_ids": [2]}, "are not the same"),
         ({"id": "x", "output_ids": [1], "prompt_ids": [None]}, "prompt_ids[0]"),
         ({"id": "x", "output_ids": [1], "completion_tokens": "1"}, "completion_tokens"),
-        ({"id": "x", "output_ids": [1], "completion_tokens": -1}, "completion_tokens"),
+        ({"id": "x", "output_ids": [1], "completion_tokens": 2**63}, "completion_tokens"),
         ({"id": "x", "output_ids": [1], "finish_reason": {}}, "finish_reason has no type"),
         ({"id": "x", "output_ids": [1], "finish_reason": 3}, "finish type is 3"),
         ({"id": "x", "output_ids": [1], "meta_info": [1]}, "meta_info"),
@@ -160,6 +162,77 @@ def test_a_line_that_cannot_be_read_is_refused_and_the_rest_goes_on(
     assert refused["sample_id"] == ("x" if isinstance(line, dict) and line.get("id") == "x" else None)
     assert answered.only["samples"]["passed"] == len(genuine_lines()) + 1
     assert (answered.exit_code, answered.only["verdict"]) == (0, "warn")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "laws"),
+    [
+        ({"output_logprobs": [-0.5, float("nan"), -0.5, -0.5]}, {"logprobs_agree"}),
+        ({"output_logprobs": [float("-inf"), -0.5, -0.5, -0.5]}, {"logprobs_agree"}),
+        ({"output_logprobs": [-0.5, -0.5, -0.5, 3.5]}, {"logprobs_agree"}),
+        ({"completion_tokens": -3}, {"completion_count", "usage_consistent"}),
+        ({"prompt_tokens": -1}, {"server_saw_prompt", "usage_consistent"}),
+        ({"cached_tokens": -1}, {"usage_consistent"}),
+        ({"finish_type": "length", "finish_length": -1}, {"length_honest"}),
+    ],
+)
+def test_what_no_engine_can_mean_breaks_its_law_in_every_form(
+    recorded: dict[str, Any], laws: set[str], tmp_path: Path, audit: Audit
+) -> None:
+    row = {"sample_id": "s", "prompt_ids": T, "output_ids": GOOD, **recorded}
+    files = [write(tmp_path / "o.jsonl", row), tmp_path / "own.parquet", tmp_path / "mapped.parquet"]
+    pl.DataFrame([row]).write_parquet(files[1])
+    pl.DataFrame([row]).rename({"output_ids": "token_ids"}).with_columns(usage=pl.lit(None)).write_parquet(files[2])
+    answered = audit(*files)
+    assert [(errors(r, "s"), r["refused"], r["verdict"]) for r in answered.files] == [(laws, [], "fail")] * 3
+
+
+def test_numbers_beyond_every_float_are_judged_too(tmp_path: Path, audit: Audit) -> None:
+    line = b'{"id":"s","output_ids":[1],"output_token_logprobs":[[-1e999,1]]}\n'
+    assert errors(audit(write(tmp_path / "o.jsonl", line)).only, "s") == {"logprobs_agree"}
+
+
+@pytest.mark.parametrize("line_end", [b"", b"\n"])
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
+def test_lines_cut_off_in_the_middle_are_a_torn_file(
+    line_end: bytes, suffix: str, tmp_path: Path, audit: Audit
+) -> None:
+    cut = json.dumps(reply("cut", GOOD)).encode()[:-40] + line_end
+    answered = audit(write(tmp_path / f"o.{suffix}", *genuine_lines(), cut))
+    number = len(genuine_lines()) + 1
+    torn = [f["detail"] for f in answered.only["file_findings"] if f["law"] == "conservation"]
+    assert answered.only["samples"]["passed"] == len(genuine_lines())
+    if line_end:  # a line that was ended so is one bad line; what follows is whole
+        assert (answered.exit_code, torn, answered.only["refused"][0]["line"]) == (0, [], number)
+    else:
+        assert (answered.exit_code, answered.only["verdict"], answered.only["refused"]) == (1, "fail", [])
+        [said] = torn
+        assert said.startswith(f"The file ends in the middle of line {number}: ")
+
+
+@pytest.mark.parametrize("cut", [b'{"id":"a', b'{"id":"\xc3', b"\0\0\0\0", b"{"])
+def test_a_file_that_is_one_torn_line_cannot_be_used(cut: bytes, tmp_path: Path, audit: Audit) -> None:
+    (tmp_path / "o").write_bytes(cut)
+    answered = audit(tmp_path / "o")
+    assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged")
+    assert "ends in the middle of line 1" in answered.stderr
+
+
+@pytest.mark.parametrize("line", [b"[1]", b'{"id":"x"}', b"[" * 300 + b"]" * 300, b"9" * 5000])
+def test_a_whole_last_line_without_line_end_is_no_tear(line: bytes, tmp_path: Path, audit: Audit) -> None:
+    answered = audit(write(tmp_path / "o.jsonl", *genuine_lines(), line))
+    assert (answered.exit_code, answered.only["verdict"]) == (0, "warn")
+    assert answered.only["refused"][0]["line"] == len(genuine_lines()) + 1
+
+
+def test_blank_names_are_refused_in_parquet_too(tmp_path: Path, audit: Audit) -> None:
+    pl.DataFrame({"sample_id": ["", " \t", "s"], "output_ids": [GOOD] * 3}).write_parquet(tmp_path / "o.parquet")
+    result = audit(tmp_path / "o.parquet").only
+    assert [(r["line"], r["reason"]) for r in result["refused"]] == [
+        (1, "sample_id is blank"),
+        (2, "sample_id is blank"),
+    ]
+    assert result["samples"]["judged"] == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"{\n[\n", jsonl({"id": "x"}, {"output_ids": []})])
@@ -323,6 +396,17 @@ def test_a_damaged_file_cannot_be_used(data: bytes, tmp_path: Path, audit: Audit
     answered = audit(tmp_path / "o")
     assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged")
     assert answered.stderr.startswith(str(tmp_path / "o"))
+
+
+@pytest.mark.parametrize("left", [0.5, 0.99])
+def test_a_torn_parquet_file_is_called_so(left: float, tmp_path: Path, audit: Audit) -> None:
+    path = tmp_path / "o.parquet"
+    kimi.generations().write_parquet(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * left)])
+    answered = audit(path)
+    assert (answered.exit_code, answered.only["verdict"]) == (2, "nothing_judged")
+    assert answered.stderr.startswith(f"{path}: is torn: a parquet file ends with")
 
 
 def test_parquet_without_outputs(tmp_path: Path, audit: Audit) -> None:

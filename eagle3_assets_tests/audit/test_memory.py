@@ -30,6 +30,22 @@ def peak(path: Path) -> tuple[int, int, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("broken", "most"), [(False, 220), (True, 320)])
+def test_short_rows_need_as_much_as_the_docs_say(broken: bool, most: int, tmp_path: Path) -> None:
+    peaks = []
+    for rows in (50_000, 350_000):
+        path = tmp_path / f"{rows}.jsonl"
+        with path.open("w") as file:
+            for row in range(rows):
+                output = [kimi.END_THINK, 5 + row % 100_000, 6 + row // 100_000, 163_700 if broken else kimi.IM_END]
+                file.write(json.dumps({"sample_id": f"sample-{row:08}", "output_ids": output}) + "\n")
+        judged, failed, mib = peak(path)
+        assert (judged, failed) == (rows, rows if broken else 0)
+        peaks.append(mib)
+    assert (peaks[1] - peaks[0]) * 2**20 / 300_000 < most, peaks  # bytes for each row
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_ten_times_the_file_needs_no_more_memory(broken: bool, tmp_path: Path) -> None:
     output = [*range(10_000, 12_000), kimi.END_THINK, *([] if broken else [kimi.IM_END])]

@@ -20,7 +20,8 @@ def line(name: str, sample: int, thinking: bool) -> dict[str, Any]:
     prompt = [*([profile.bos] if profile.prompt_bos else []), *suffix]
     text = [token + sample * 10 for token in TEXT]
     always = len(set(profile.suffixes.values())) == 1
-    reasons = (thinking or always) and profile.reasoning_end is not None
+    never = "never" in profile.reasoning_habit.values()
+    reasons = (thinking or always) and profile.reasoning_end is not None and not never
     opened = [] if profile.reasoning_start in suffix or not reasons else [profile.reasoning_start]
     output = [*opened, *text, profile.reasoning_end, *text[:3]] if reasons else text
     return {

@@ -140,7 +140,7 @@ def test_1_an_echo_of_any_length_in_one_of_many(echoed: int, place: int, tmp_pat
     assert set(result["findings"]) == {"s"}
     told = next(law for law in result["laws"] if law["name"] == "no_prompt_echo")
     assert (told["violations"], told["examples"][0]["line"]) == (1, place + 1)
-    assert f"the prompt's last {echoed} ids" in told["examples"][0]["detail"]
+    assert f"the prompt's last {echoed} id{'s' * (echoed > 1)}, 5 counted ones follow" in told["examples"][0]["detail"]
 
 
 def test_a_cap_that_nobody_sent_is_told_from_one_that_was(tmp_path: Path, audit: Audit) -> None:

@@ -14,7 +14,7 @@ from eagle3_assets.config import Export
 from eagle3_assets.exporting import ToExport, export
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.generation.sealed import scan_sealed
-from eagle3_assets.jobs import PARTITION_JOB
+from eagle3_assets.jobs import EXPORT_JOB, PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_parquet
 from eagle3_assets.target import LoadedTarget, load_target
@@ -52,10 +52,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     sampling = {"max_new_tokens": 80, "temperature": 0.0}
     project = write_project(tmp_path_factory.mktemp("export"), rows, dataset={**limits, "sampling": sampling})
     instance = dg.DagsterInstance.ephemeral()
-    job = build_defs(project).resolve_job_def(PARTITION_JOB)
+    defs = build_defs(project)
 
-    def run(*assets: str) -> None:
-        keys = [dg.AssetKey(name) for name in assets]
+    def run(*assets: str, name: str = PARTITION_JOB) -> None:
+        keys = [dg.AssetKey(asset) for asset in assets]
+        job = defs.resolve_job_def(name)
         assert job.execute_in_process(instance=instance, partition_key="d", asset_selection=keys).success
 
     run("prompts", "tokenized_prompts", "raw_generations")
@@ -73,5 +74,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         ),
         sealed.path,
     )
-    run("training_samples", "training_export")
+    run("training_samples")
+    run("training_export", name=EXPORT_JOB)
     return Made(project, load_target(project.config.target), failed, quarantined)

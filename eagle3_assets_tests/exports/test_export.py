@@ -156,7 +156,11 @@ def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: 
     assert verify(UPath(tmp_path)).faults == ()
     made.export(tmp_path, format="parquet")
     assert verify(UPath(tmp_path)).faults == ()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "eval", "index", "manifest.json", "train"]
+    everything = ["README.md", "eval", "index", "manifest.json", "train", "vocabulary"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == everything
+    made.export(tmp_path, vocabulary=False)
+    assert verify(UPath(tmp_path)).faults == ()
+    assert not list((tmp_path / "vocabulary").iterdir())
 
 
 def test_a_place_with_other_files_is_left_alone(made: Made, tmp_path: Path) -> None:

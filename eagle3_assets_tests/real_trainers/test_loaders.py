@@ -7,11 +7,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
 
 from eagle3_assets.exports.manifest import Manifest
+from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.tokens.vocabulary import choose
 from eagle3_assets_tests.exports.conftest import Made, made
 
 __all__ = ["made"]
@@ -121,6 +124,56 @@ def test_speculators_trains_and_validates_on_the_sides_of_our_split(
         assert without_lengths(alone) == recorded(made, tmp_path, side)
 
 
+def maps_of(place: Path) -> dict[str, list[int]]:
+    """The maps in an export, as JSON has them."""
+    d2t, t2d = (np.load(place / "vocabulary" / f"{name}.npy") for name in ("d2t", "t2d"))
+    return {"d2t": d2t.tolist(), "t2d": t2d.astype(int).tolist()}
+
+
+# 300 of the ids are more than were seen, 60 are fewer.
+@pytest.mark.parametrize("size", [60, 300])
+def test_both_take_the_vocabulary_as_it_was_chosen_and_would_choose_the_same_but_for_structure(
+    size: int, made: Made, tmp_path: Path
+) -> None:
+    made.export(tmp_path, draft_vocab_size=size)
+    ours, target, model = maps_of(tmp_path), made.target.vocab_size, made.target.settings.model
+    files = {path.stem: str(path) for path in (tmp_path / "vocabulary").iterdir()}
+    mapping, frequencies = files["vocab_mapping"], files["token_freq"]
+    specforge = trainers("specforge_vocabulary", mapping, frequencies, size, target, home=tmp_path)
+    speculators = trainers("speculators_vocabulary", files, size, target, model, str(tmp_path / "train"), home=tmp_path)
+    without = choose(counts_of(Path(frequencies), target), (), size)
+    alone = {"d2t": without.d2t.tolist(), "t2d": without.t2d.astype(int).tolist()}
+    assert specforge == speculators == [ours, alone]
+    # What they would leave out are structural ids, which they cannot know, and the price is as many of the rarest.
+    structural = made.target.profile.structural_ids
+    lost = set(np.flatnonzero(ours["t2d"])) - set(np.flatnonzero(without.t2d))
+    assert lost and lost <= structural
+
+
+def counts_of(frequencies: Path, target: int) -> Ints:
+    """What is in token_freq.pt, for each of the target's ids."""
+    import torch
+
+    counted = torch.load(frequencies, weights_only=True)
+    return np.array([counted.get(token, 0) for token in range(target)], np.int64)
+
+
+def test_speculators_counts_the_same_in_what_it_trains_on(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path, format="speculators", cut_off="mask")
+    counted = trainers("speculators_frequencies", str(tmp_path / "train"), str(tmp_path / "own.pt"), home=tmp_path)
+    ours = counts_of(tmp_path / "vocabulary" / "token_freq.pt", made.target.vocab_size)
+    assert {int(token): count for token, count in counted.items()} == {i: n for i, n in enumerate(ours.tolist()) if n}
+
+
+def test_a_vocabulary_of_all_ids_changes_nothing(made: Made, tmp_path: Path) -> None:
+    made.export(tmp_path)
+    target = made.target.vocab_size
+    ours = maps_of(tmp_path)
+    assert ours == {"d2t": [0] * target, "t2d": [1] * target}
+    mapping, frequencies = (str(tmp_path / "vocabulary" / f"{name}.pt") for name in ("vocab_mapping", "token_freq"))
+    assert trainers("specforge_vocabulary", mapping, frequencies, target, target, home=tmp_path) == [ours, ours]
+
+
 def blocks(page: str, kind: str) -> list[str]:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)
@@ -131,7 +184,14 @@ def test_specforge_takes_the_config_in_the_docs(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(block, encoding="utf-8")
     loaded = trainers("specforge_config", str(path), home=tmp_path)
-    assert yaml.safe_load(block)["data"].items() <= loaded["data"].items()
+    for section in ("model", "data"):
+        assert yaml.safe_load(block)[section].items() <= loaded[section].items()
+    # Without a vocabulary it starts no run.
+    path.write_text(
+        "\n".join(line for line in block.splitlines() if "vocab_mapping_path" not in line), encoding="utf-8"
+    )
+    with pytest.raises(AssertionError, match=r"require model\.vocab_mapping_path"):
+        trainers("specforge_config", str(path), home=tmp_path)
 
 
 def test_speculators_has_the_options_in_the_docs(tmp_path: Path) -> None:

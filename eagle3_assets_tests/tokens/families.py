@@ -152,6 +152,11 @@ LLAMA_ASK = (
     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWhat is 2+2?<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n"
 )
+LLAMA_SEARCH = '<|python_tag|>brave_search.call(query="Oslo")<|eom_id|>'
+LLAMA_RESULT = (
+    f"{LLAMA_ASK}{LLAMA_SEARCH}<|start_header_id|>ipython<|end_header_id|>\n\ncold<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n"
+)
 LLAMA_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}"
     "<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
@@ -275,6 +280,7 @@ FAMILIES: dict[str, Family] = {
         template=DEEPSEEK_TEMPLATE.replace("SUFFIX", ""),
         samples={
             "answer": Sample(DEEPSEEK_ASK, f"<think>\nTwo and two.\n</think>\n\nIt is 4.{EOS}"),
+            "empty-reasoning": Sample(DEEPSEEK_ASK, f"<think>\n\n</think>\n\nIt is 4.{EOS}"),
             "parallel-calls": Sample(DEEPSEEK_ASK, f"<think>\nI ask.\n</think>\n\n{r1_calls(2)}{EOS}"),
             "after-tool": Sample(R1_RESULT, f"Yes.{EOS}"),
         },
@@ -308,6 +314,7 @@ FAMILIES: dict[str, Family] = {
                 HARMONY_ASK, f" to=functions.get_weather<|channel|>commentary json<|message|>{ARGUMENTS}<|call|>"
             ),
             "after-tool": Sample(HARMONY_RESULT, f"{ANALYSIS}{FINAL}"),
+            "end-of-text": Sample(HARMONY_ASK, f"{ANALYSIS}{FINAL}".replace("<|return|>", "<|endoftext|>")),
             "cut": Sample(HARMONY_ASK, "<|channel|>analysis<|message|>Two and", cut=True),
         },
     ),
@@ -318,6 +325,8 @@ FAMILIES: dict[str, Family] = {
             "<|start_header_id|>",
             "<|end_header_id|>",
             "<|eot_id|>",
+            "<|eom_id|>",
+            "<|python_tag|>",
             "<|reserved_special_token_0|>",
         ),
         kept=(),
@@ -328,6 +337,8 @@ FAMILIES: dict[str, Family] = {
             "call": Sample(
                 LLAMA_ASK, '{"name": "get_weather", "parameters": {"city": "Oslo"}}<|eot_id|>', thinking=False
             ),
+            "built-in-tool": Sample(LLAMA_ASK, LLAMA_SEARCH),
+            "after-tool": Sample(LLAMA_RESULT, "Yes.<|eot_id|>"),
             "cut": Sample(LLAMA_ASK, "It is", cut=True),
         },
     ),

@@ -83,7 +83,9 @@ def test_what_a_profile_does_not_describe_is_not_judged(name: str, loaded: dict[
     one, spec = loaded[name], PROFILES[name]
     judged = judged_laws(one.tokenizer, one.profile, FAMILIES[name].samples)
     assert {"tokenizer_canary", "prompt_suffix", "stop_token_last", "nothing_after_stop"} <= judged.keys()
-    assert ("reasoning_closed" in judged) == (spec.reasoning_end is not None)
+    never = "never" in spec.reasoning_habit.values()
+    assert ("reasoning_closed" in judged) == (spec.reasoning_end is not None and not never)
+    assert ("reasoning_off" in judged) == (never or "thinking-off" in FAMILIES[name].samples)
     assert ("tool_grammar" in judged) == (spec.tools is not None)
 
 
@@ -138,10 +140,13 @@ DAMAGES = [
     prompt_damage("kimi", "answer", "<think>", ""),
     output_damage("kimi-k2-thinking", "answer", "</think>", "", "reasoning_closed"),
     output_damage("kimi-k2-thinking", "after-tool", "</think>", "</think></think>", "reasoning_closed"),
+    output_damage("kimi-k2-thinking", "answer", "<think>", "", "reasoning_closed"),
+    output_damage("kimi-k2-thinking", "answer", "Two", "Two<think>", "reasoning_not_reopened"),
     prompt_damage("kimi-k2-thinking", "answer", "<|im_middle|>", "<|im_middle|><think>"),
     output_damage("kimi-k2", "parallel-calls", "<|tool_calls_section_end|>", "", "tool_grammar"),
     prompt_damage("kimi-k2", "answer", "<|im_assistant|>assistant<|im_middle|>", ""),
     output_damage("qwen3", "answer", "</think>", "", "reasoning_closed"),
+    output_damage("qwen3", "answer", "<think>", "", "reasoning_closed"),
     output_damage("qwen3", "thinking-off", "It", "<think>It", "reasoning_off"),
     output_damage("qwen3", "parallel-calls", "</tool_call>\n", "", "tool_grammar"),
     prompt_damage("qwen3", "thinking-off", "<think>\n\n</think>\n\n", ""),
@@ -149,6 +154,7 @@ DAMAGES = [
     output_damage("qwen3-thinking", "answer", "Two", "<think>\nTwo", "reasoning_not_reopened"),
     output_damage("qwen3-thinking", "answer", "\n</think>", "", "reasoning_closed"),
     prompt_damage("qwen3-thinking", "answer", "<think>\n", ""),
+    output_damage("qwen3-instruct", "answer", "It", "<think>\n</think>It", "reasoning_off"),
     output_damage("qwen3-instruct", "parallel-calls", "</tool_call>", "", "tool_grammar"),
     prompt_damage("qwen3-instruct", "answer", "assistant\n", "assistant\n<think>\n\n</think>\n\n"),
     output_damage("deepseek-v3.1", "answer", "</think>", "", "reasoning_closed"),
@@ -172,6 +178,7 @@ DAMAGES = [
         "deepseek-r1", "after-tool", "<｜tool▁outputs▁end｜>", "<｜tool▁outputs▁end｜><｜Assistant｜><think>\n"
     ),
     output_damage("deepseek-r1-0528", "answer", "</think>", "", "reasoning_closed"),
+    output_damage("deepseek-r1-0528", "answer", "<think>", "", "reasoning_closed"),
     prompt_damage("deepseek-r1-0528", "answer", "<｜Assistant｜>", "<｜Assistant｜><think>\n"),
     output_damage("deepseek-v3.1", "answer", "It", "<｜User｜>It", "no_role_ids"),
     output_damage("deepseek-v3.1", "answer", "It", "<｜place▁holder▁no▁0｜>It", "no_reserved_ids"),
@@ -183,6 +190,9 @@ DAMAGES = [
     output_damage("gpt-oss", "answer", "<|end|>", "<|return|>", "nothing_after_stop"),
     prompt_damage("gpt-oss", "answer", "<|start|>assistant", ""),
     prompt_damage("gpt-oss", "after-tool", "assistant", "assistant<|channel|>analysis<|message|>"),
+    output_damage("llama3", "built-in-tool", "<|eom_id|>", "<|python_tag|>", "stop_token_last"),
+    output_damage("llama3", "built-in-tool", "brave", "<|eom_id|>brave", "nothing_after_stop"),
+    output_damage("gpt-oss", "end-of-text", "It", "<|endoftext|>It", "nothing_after_stop"),
     output_damage("llama3", "answer", "<|eot_id|>", "<|eot_id|>\n\nMore", "nothing_after_stop", "stop_token_last"),
     prompt_damage("llama3", "answer", "\n\n", "\n"),
     output_damage("chatml", "answer", "It is", "It is<|im_end|>", "nothing_after_stop"),
@@ -200,15 +210,13 @@ DAMAGES = [
 ]
 
 
-STOPS = ("<|im_end|>", EOS, "<|return|>", "<|call|>", "<|eot_id|>")
+STOPS = ("<|im_end|>", EOS, "<|return|>", "<|call|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>")
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
 def test_damaged_samples_break_the_law_that_is_about_it(damage: Damage, loaded: dict[str, Loaded]) -> None:
     one, sample = loaded[damage.family], FAMILIES[damage.family].samples[damage.sample]
-    [matched] = (
-        stop for stop in ("<|im_end|>", EOS, "<|return|>", "<|call|>", "<|eot_id|>") if sample.output.endswith(stop)
-    )
+    [matched] = (stop for stop in STOPS if sample.output.endswith(stop))
     found = broken_laws(one.tokenizer, one.profile, {damage.sample: damage.apply(sample)}, matched)
     assert damage.laws <= found
 
@@ -217,6 +225,17 @@ def test_every_profile_has_damages_of_its_own() -> None:
     for name in FAMILIES:
         laws = {law for damage in DAMAGES if damage.family == name for law in damage.laws}
         assert {"prompt_suffix", "stop_token_last"} < laws, name
+
+
+def test_llama_3_has_no_token_that_awaits_a_tools_result(tmp_path: Path) -> None:
+    family = FAMILIES["llama3"]
+    before = replace(family, special=tuple(t for t in family.special if t not in ("<|eom_id|>", "<|python_tag|>")))
+    tokenizer = load_tokenizer(families.save_small_tokenizer(before, tmp_path), trust_remote_code=False)
+    profile = resolve_profile(tokenizer, vocab_size=400, rendered=rendered_modes(tokenizer))
+    assert profile.name == "llama3"
+    assert {profile.tokens[i] for i in profile.stop_ids} == {"<|eot_id|>", "<|end_of_text|>"}
+    plain = {name: family.samples[name] for name in ("answer", "call", "cut")}
+    assert broken_laws(tokenizer, profile, plain) == set()
 
 
 def test_the_role_tokens_of_gpt_oss_are_no_prompt_only_ids(loaded: dict[str, Loaded]) -> None:

@@ -256,6 +256,30 @@ def test_prompt_gone_from_tokenized_prompts(context: Context) -> None:
     assert report["prompt_as_generated"].details == ("last: tokenized_prompts has no prompt of this sample any more",)
 
 
+@pytest.mark.parametrize(
+    ("stored", "now", "judged", "said"),
+    [
+        (False, False, 0, None),
+        (False, True, 1, "no prompt is stored with the output, tokenized_prompts has one"),
+        (True, False, 1, "a prompt was sent, and tokenized_prompts has this sample without one now"),
+        (True, True, 1, None),
+    ],
+)
+def test_no_prompt_is_not_compared_with_none(
+    stored: bool, now: bool, judged: int, said: str | None, context: Context
+) -> None:
+    def one(frame: pl.DataFrame, there: bool) -> pl.DataFrame:
+        return (
+            frame.head(1) if there else frame.head(1).with_columns(prompt_ids=pl.lit(None, frame.schema["prompt_ids"]))
+        )
+
+    current = replace(context, current_prompts=PromptIndex.of([one(kimi.prompts(), now)]))
+    verdict = judge_generations([one(kimi.generations(), stored)], current)["prompt_as_generated"]
+    assert (verdict.judged, verdict.violations) == (judged, int(said is not None))
+    assert verdict.status == ("not_judged" if not judged else "failed" if said else "passed")
+    assert said is None or verdict.details[0].endswith(said)
+
+
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
     assert len(set(names)) == len(names) == 44

@@ -36,19 +36,66 @@ def test_no_row_with_a_run_is_left_out(rows: list[list[int]], shortest: int) -> 
             assert loops.longest_run(np.array(row)).length == runs(row)
 
 
-@given(rows=ROWS, cut=st.integers(0, 2))
-def test_period_of_the_ending(rows: list[list[int]], cut: int) -> None:
-    ends = [max(len(row) - cut, 0) for row in rows]
+def begins_again(ids: list[int]) -> list[int]:
+    return [n for n in range(1, len(ids) // 2 + 1) if ids[:n] == ids[n : 2 * n]]
 
-    def expected(ids: list[int]) -> int:
-        gram = ids[-loops.GRAM :]
-        tries = (
-            p for p in range(1, len(ids) - loops.GRAM + 1) if ids[len(ids) - loops.GRAM - p : len(ids) - p] == gram
-        )
-        return next(tries, 0) if len(gram) == loops.GRAM else 0
 
-    found = loops.ending_periods(column(rows), np.array(ends, np.int64)).tolist()
-    assert found == [expected(row[:end]) for row, end in zip(rows, ends, strict=True)]
+def suffix(ids: list[int], period: int) -> int:
+    """How many ids at the end repeat after ``period``, the first round counted."""
+    start = len(ids) - period
+    while start and ids[start - 1] == ids[start - 1 + period]:
+        start -= 1
+    return len(ids) - start
+
+
+@given(rows=ROWS, skipped=st.integers(0, 1), cut=st.integers(0, 2))
+def test_no_row_that_repeats_at_its_edges_is_left_out(rows: list[list[int]], skipped: int, cut: int) -> None:
+    starts = np.array([min(skipped, len(row)) for row in rows], np.int64)
+    ends = np.array([max(len(row) - cut, 0) for row in rows], np.int64)
+    begins, ending = loops.edges_again(column(rows), starts, ends)
+    for number, row in enumerate(rows):
+        if begins_again(row[starts[number] :]):
+            assert begins[number]
+        inner = row[: ends[number]]
+        if any(suffix(inner, period) >= max(24, 3 * period) for period in range(1, len(inner) // 3 + 1)):
+            assert ending[number]
+
+
+def test_rows_that_repeat_nothing_are_left_out() -> None:
+    random = np.random.default_rng(0)
+    rows = [random.integers(0, 150_000, length).tolist() for length in range(2, 1_000, 7)]
+    rows[40][-100:] = [*rows[40][-50:]] * 2
+    rows[90][:60] = [*rows[90][:30]] * 2
+    begins, ending = loops.edges_again(
+        column(rows), np.zeros(len(rows), np.int64), np.array([len(row) for row in rows], np.int64)
+    )
+    assert (np.flatnonzero(begins).tolist(), np.flatnonzero(ending).tolist()) == ([90], [40])
+
+
+@given(ids=st.lists(st.integers(0, 1), max_size=40), times=st.integers(2, 4), shortest=st.integers(1, 12))
+def test_loops_at_the_end(ids: list[int], times: int, shortest: int) -> None:
+    found = list(loops.ending_loops(np.array(ids, np.int32), shortest, times))
+    right = [p for p in range(1, len(ids) // times + 1) if suffix(ids, p) >= max(shortest, times * p)]
+    assert [loop.period for loop in found][:1] == right[:1]
+    for loop in found:
+        assert loop.length == suffix(ids, loop.period) == len(ids) - loop.start >= max(shortest, times * loop.period)
+    assert max((loop.length for loop in found), default=0) == max((suffix(ids, p) for p in right), default=0)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[1, 2], [1, 2, 3, 4], [3, 7, 40, 41], [8, 16, 24, 32, 40], [50, 100, 100], [200, 201]]
+)
+def test_pieces_that_each_repeat_the_last_one(sizes: list[int]) -> None:
+    text = np.random.default_rng(1).permutation(1_000).astype(np.int32)
+    joined = np.concatenate([text[:size] for size in sizes])
+    assert loops.growing_beginnings(joined) == np.cumsum(sizes[:-1]).tolist()
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 5, 7, 12])
+def test_a_loop_does_not_grow(rounds: int) -> None:
+    text = np.arange(30, dtype=np.int32)
+    assert len(loops.growing_beginnings(np.tile(text, rounds))) == 1
+    assert loops.growing_beginnings(text) == loops.growing_beginnings(text[:0]) == []
 
 
 @given(ids=st.lists(IDS, min_size=1, max_size=60))
@@ -75,6 +122,7 @@ def test_nothing_repeats_in_nothing() -> None:
     empty = column([[], []])
     none = np.zeros(2, np.int64)
     assert loops.may_have_run(empty, 100).tolist() == []
-    assert loops.ending_periods(empty, none).tolist() == [0, 0]
+    assert [found.tolist() for found in loops.edges_again(empty, none, none)] == [[False, False]] * 2
+    assert list(loops.ending_loops(np.array([], np.int32), 3, 3)) == []
     assert loops.repeated_shares(empty).tolist() == [0.0, 0.0]
     assert loops.ending_loop(np.array([1, 2, 3, 2, 3, 2]), 2) == loops.Stretch(1, 5, 2)

@@ -330,11 +330,11 @@ def test_a_text_that_only_some_rows_record(context: Context) -> None:
 def test_no_sample_of_the_mode(context: Context) -> None:
     thinking = kimi.generations().filter(pl.col("prompt_ids").list.last() == kimi.THINK)
     report = judge_generations([thinking], context)
-    assert report["reasoning_off"].reason == "no prompt closed reasoning"
+    assert report["reasoning_off"].reason == "reasoning is off for no prompt"
     off = kimi.generations().filter(pl.col("prompt_ids").list.last() == kimi.END_THINK)
     report = judge_generations([off], context)
-    assert report["reasoning_closed"].reason == "no output begins in reasoning"
-    assert report["reasoning_not_reopened"].reason == "no prompt opened reasoning"
+    assert report["reasoning_closed"].reason == "no prompt or output has reasoning"
+    assert report["reasoning_not_reopened"].reason == "no prompt or output opened reasoning"
 
 
 @pytest.mark.parametrize("batches", [[], [kimi.generations().clear()]])

@@ -195,6 +195,27 @@ def test_equal_rows(columns: list[str], figure: str, said: str, row: int, earlie
     assert sum(verdict.figures.values()) == len(columns)
 
 
+@pytest.mark.parametrize(("row", "earlier"), [(1, 0), (5, 2), (11, 0)])
+@pytest.mark.parametrize("recorded", [[], ["row"], ["earlier"], ["row", "earlier"]])
+def test_nothing_is_said_of_prompts_that_are_not_recorded(
+    recorded: list[str], row: int, earlier: int, context: Context
+) -> None:
+    frame = kimi.generations()
+    outputs, prompts = frame["output_ids"].to_list(), frame["prompt_ids"].to_list()
+    outputs[row] = outputs[earlier]
+    for name, place in (("row", row), ("earlier", earlier)):
+        prompts[place] = prompts[place] if name in recorded else None
+    frame = frame.with_columns(
+        pl.Series("output_ids", outputs, dtype=pl.List(pl.Int32)),
+        pl.Series("prompt_ids", prompts, dtype=pl.List(pl.Int32)),
+    )
+    names = frame["sample_id"]
+    verdict, found = duplicates(frame, context)
+    other = ", to another prompt," if len(recorded) == 2 else ""
+    assert found == [(names[row], "warning", f"the same output as{other} {names[earlier]}")]
+    assert verdict.reason == ("2 rows without prompt", "1 row without prompt", None)[len(recorded)]
+
+
 def test_samples_of_one_prompt_are_wanted(context: Context) -> None:
     answer = kimi.genuine()["answer"]
     outputs = [[*kimi.letters(text), kimi.END_THINK, kimi.IM_END] for text in ("a", "b", "a")]

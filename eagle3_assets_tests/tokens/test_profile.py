@@ -96,8 +96,18 @@ def test_missing_token_names_profile_token_and_override() -> None:
         resolve_profile(Words([t for t in QWEN3 if t != "</think>"]), name="qwen3", vocab_size=200)
 
 
+def test_an_optional_stop_token_that_the_tokenizer_lacks_is_left_out_wherever_it_is_named() -> None:
+    overrides = {"stop_optional": ["<|eom|>"], "turns": {"<|im_start|>": ["<|im_end|>", "<|eom|>"]}}
+    without = resolve_profile(Words(CHATML), name="chatml", vocab_size=200, overrides=overrides)
+    assert (without.stop_ids, without.turns) == (frozenset({101}), {100: frozenset({101})})
+    having = resolve_profile(Words([*CHATML, "<|eom|>"]), name="chatml", vocab_size=200, overrides=overrides)
+    assert (having.stop_ids, having.turns) == (frozenset({101, 103}), {100: frozenset({101, 103})})
+
+
 def test_unknown_override_lists_the_allowed_ones() -> None:
-    with pytest.raises(ProfileError, match=r"'stops' is no fact of a profile; allowed are: stop, suffixes, "):
+    with pytest.raises(
+        ProfileError, match=r"'stops' is no fact of a profile; allowed are: stop, stop_optional, suffixes, "
+    ):
         resolve_profile(Words(QWEN3), overrides={"stops": []}, vocab_size=200)
 
 
@@ -181,6 +191,7 @@ def test_form_of_call_ids(form: str, head: str, parts: dict[str, str] | None) ->
         ({"turns": {"<|im_start|>": ["<|nothing|>"]}}, r"no token '<\|nothing\|>' \(turns\)"),
         ({"turns": {"<|nothing|>": []}}, r"no token '<\|nothing\|>' \(turns\)"),
         ({"turns": ["<|im_start|>"]}, "profile override 'turns'"),
+        ({"reasoning_habit": {"thinking": "always"}}, r"'reasoning_habit\.thinking': .*'opens' or 'never'"),
     ],
 )
 def test_wrong_description_of_turns_and_calls(overrides: dict[str, object], said: str) -> None:

@@ -78,6 +78,42 @@ def test_where_structure_was_taken_out_that_is_said_too() -> None:
     assert found.details[0].endswith("probably another target's, or every structural id was taken out")
 
 
+@pytest.mark.parametrize("prompts", [True, False])
+def test_silent_outputs_of_many_lengths_without_structure_are_named(prompts: bool) -> None:
+    outputs = [words(n, 5 + n % 97) for n in range(MANY)]
+    columns: dict[str, Any] = {"prompt_ids": [words(n, 5 + n % 53) for n in range(MANY)]} if prompts else {}
+    found = verdict(outputs, **columns)
+    assert found.details[0].startswith("none of 200 outputs that ended holds")
+
+
+@pytest.mark.parametrize("caps", [(64,), (64, 96), (48, 64, 96)])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_rows_that_a_trainer_cut_are_not_accused(caps: tuple[int, ...], kept: int) -> None:
+    """Prompt and output together are as long as a trainer allows; ``kept`` rows were short enough to be left whole."""
+    prompts = [words(n, 5 + n % 31) for n in range(MANY)]
+    outputs = [words(n, caps[n % len(caps)] - len(prompt)) for n, prompt in enumerate(prompts)]
+    outputs[:kept] = [[*words(n), kimi.IM_END] for n in range(kept)]
+    found = verdict(outputs, prompt_ids=prompts)
+    assert found.status == ("passed" if kept else "not_judged")
+
+
+def test_rows_that_a_trainer_cut_hide_no_others() -> None:
+    prompts = [words(n, 5 + n % 31) for n in range(MANY)]
+    outputs = [words(n, 64 - len(prompt)) for n, prompt in enumerate(prompts)]
+    outputs[::4] = [words(n, 3 + n % 23) for n in range(0, MANY, 4)]
+    found = verdict(outputs, prompt_ids=prompts)
+    assert found.details[0].startswith("none of 50 outputs that ended holds")
+    assert found.share == 50 / MANY
+
+
+@pytest.mark.parametrize("place", [0, MANY // 2, MANY - 1])
+def test_the_share_is_that_of_the_outputs_without_structure(place: int) -> None:
+    outputs = [foreign(n) for n in range(MANY)]
+    outputs[place] = [*words(place), kimi.IM_END]
+    found = verdict(outputs, finish_type=["length" if n in (7, 8) else "stop" for n in range(MANY)])
+    assert (found.violations, found.share) == (1, (MANY - 3) / MANY)
+
+
 def test_an_ordinary_id_that_is_a_stop_id_of_the_other_vocabulary() -> None:
     """DeepSeek's stop id is 1, a quotation mark in many other vocabularies."""
     outputs = [[*words(n, 4), 0, 1, *words(n, 2 + n % 3), QWEN_END] for n in range(MANY)]

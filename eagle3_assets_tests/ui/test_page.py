@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
+from eagle3_assets.exports.vocabulary import vocabulary_record
 from eagle3_assets.pages.corpus import corpus_page
+from eagle3_assets.pages.coverage import coverage_page
 from eagle3_assets.pages.page import preview_page
 from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.vocabulary import choose
+from eagle3_assets.vocabularies import CorpusVocabulary, PartitionState
 from eagle3_assets_tests.pages import corpora, hostile
 from eagle3_assets_tests.ui.pictures import picture
 
@@ -60,6 +65,30 @@ def test_the_page_of_the_corpus(browser: Browser, tmp_path: Path, scheme: Litera
     assert opened.locator("tr[data-state=refused]").inner_text().endswith("3 of 8,012 samples break it (0.04%).")
     if scheme == "light":
         picture(opened, "corpus")
+    opened.set_viewport_size({"width": 390, "height": 844})
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+    assert complaints == []
+    opened.close()
+
+
+def test_the_page_of_the_draft_vocabulary(browser: Browser, tmp_path: Path) -> None:
+    parts = [("talk", np.geomspace(9_000, 1, 5_000).astype(np.int64)), ("calls", np.geomspace(1, 9e5, 5_000) // 1)]
+    datasets = tuple((name, counts.astype(np.int64)) for name, counts in parts)
+    vocabulary = choose(datasets[0][1] + datasets[1][1], {4_000}, 1_000)
+    record = vocabulary_record(vocabulary, "kimi", "0" * 64, {"calls-00of02": 7})
+    states = (PartitionState("calls-01of02", "refused", why=("<img src=x> is no law",)),)
+    file = tmp_path / "vocabulary.html"
+    page = coverage_page(CorpusVocabulary(vocabulary, record, datasets, states))
+    file.write_text(page, encoding="utf-8")
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("request", lambda asked: complaints.append(asked.url) if asked.url != file.as_uri() else None)
+    opened.goto(file.as_uri())
+    assert opened.locator("polyline").count() == 3
+    assert opened.locator(".note").inner_text().startswith("Not counted: refused: calls-01of02 (<img src=x> is no law)")
+    assert opened.locator("tr", has_text="chosen").inner_text().startswith("1,000")
+    assert opened.locator("img").count() == 0
     opened.set_viewport_size({"width": 390, "height": 844})
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
     assert complaints == []

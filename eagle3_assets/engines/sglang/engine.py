@@ -19,6 +19,7 @@ from eagle3_assets.engines.base import (
     RequestRefusedError,
     Scores,
     ServerLoad,
+    Share,
     require_known_ids,
     require_scorable,
 )
@@ -49,6 +50,7 @@ class SglangEngine:
         model: ModelFacts,
         pace: Pace | None = None,
         server: ManagedSglang | None = None,
+        share: Share | None = None,
     ) -> None:
         """Asks nobody yet.
 
@@ -57,11 +59,13 @@ class SglangEngine:
             model: what the target's own config says; a server that says something else of its vocabulary is refused.
             pace: of probes and health checks.
             server: a managed one, which begins and ends with the engine, in place of the settings' endpoints.
+            share: divides the endpoints among runs, where others use them too.
         """
         self._settings = settings
         self._model = model
         self._pace = pace or Pace()
         self._server = server
+        self._share = share
         self._known: list[tuple[str, Facts]] = []
         self._description: Description | None = None
         self._running: _Running | None = None
@@ -162,6 +166,7 @@ class SglangEngine:
             max_in_flight=self._settings.max_in_flight,
             unavailable_wait_s=wait_s,
             pace=self._pace,
+            share=self._share,
         )
         self._running = _Running(loop, pool, loop.create_task(_attend(session, pool, self._server)))
         await asyncio.sleep(0)  # the attendant has to be running for its cancellation to close anything

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
-from eagle3_assets.engines.base import EngineUnavailableError, TransientEngineError
+from eagle3_assets.engines.base import EngineUnavailableError, Share, ShareError, Standing, TransientEngineError
 from eagle3_assets.engines.sglang.client import Client
 from eagle3_assets.engines.sglang.errors import BusyError, LostError, SilentError, UnreachableError, UnsuitableError
 from eagle3_assets.engines.sglang.facts import Facts, require_alike
@@ -45,6 +45,8 @@ class Pace:
     longest_pause_s: float = 30.0
     remind_every_s: float = 60.0
     """Between two log lines that say that every server is gone."""
+    share_every_s: float = 2.0
+    """Between two looks at what other runs want of the servers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +55,8 @@ class Server:
 
     client: Client
     window: Window
+    allowed: int | None = None
+    """Requests that this run may have there beside other runs; None where it need not think of any."""
     state: Literal["live", "away", "refused"] = "away"
     reason: str = "not asked yet"
     """Why it is not live."""
@@ -72,16 +76,27 @@ class Server:
         """Base URL."""
         return self.client.endpoint
 
+    @property
+    def limit(self) -> int:
+        """Requests that may be in flight now."""
+        return self.window.limit if self.allowed is None else min(self.window.limit, self.allowed)
+
     def has_room(self, now: float) -> bool:
         """Whether a request may be sent now."""
-        return self.state == "live" and self.in_flight < self.window.limit and now >= self.paused_until
+        return self.state == "live" and self.in_flight < self.limit and now >= self.paused_until
 
 
 class Pool:
     """Sends each request to the server with the most room. Belongs to one event loop."""
 
     def __init__(
-        self, clients: Iterable[Client], *, max_in_flight: int | None, unavailable_wait_s: float, pace: Pace
+        self,
+        clients: Iterable[Client],
+        *,
+        max_in_flight: int | None,
+        unavailable_wait_s: float,
+        pace: Pace,
+        share: Share | None = None,
     ) -> None:
         """Asks nobody yet.
 
@@ -90,8 +105,11 @@ class Pool:
             max_in_flight: most requests at once to one server; None for the server's own limit.
             unavailable_wait_s: how long to wait while every server is gone.
             pace: of probes and checks.
+            share: divides the servers among runs; None where no other run uses them.
         """
-        self.servers = [Server(client, Window(None, max_in_flight)) for client in clients]
+        allowed = None if share is None else 0
+        self.servers = [Server(client, Window(None, max_in_flight), allowed) for client in clients]
+        self._share = share
         self._max_in_flight = max_in_flight
         self._wait_s = unavailable_wait_s
         self._pace = pace
@@ -147,6 +165,8 @@ class Pool:
         self._opened = True
         self._hand_out()
         self._start(self._check_now_and_then())
+        if self._share is not None:
+            self._start(self._keep_within(self._share))
         self._look_for_the_living()
         if not await self.some_live() and self._failure is not None:
             raise self._failure
@@ -217,6 +237,8 @@ class Pool:
             task.cancel()
         self._give_up("the engine was closed")
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._share is not None:
+            await asyncio.to_thread(self._share.release)
 
     async def _take(self) -> Server:
         """A server with room, its request already counted."""
@@ -240,7 +262,7 @@ class Pool:
     def _roomiest(self) -> Server | None:
         now = time.monotonic()
         with_room = [server for server in self.servers if server.has_room(now)]
-        return min(with_room, key=lambda server: (server.in_flight / server.window.limit, server.sent), default=None)
+        return min(with_room, key=lambda server: (server.in_flight / server.limit, server.sent), default=None)
 
     def _hand_out(self) -> None:
         """Gives what room there is to those who wait, in their order."""
@@ -331,6 +353,24 @@ class Pool:
         while True:
             await asyncio.sleep(self._pace.check_every_s)
             await asyncio.gather(*(self._check(server) for server in self.live))
+
+    async def _keep_within(self, share: Share) -> None:
+        """Asks now and then how much of each server is this run's."""
+        while True:
+            waiting = sum(not turn.done() for turn in self._waiting)
+            standings = [
+                Standing(s.endpoint, s.window.ceiling, s.allowed or 0, s.in_flight, s.in_flight + waiting)
+                for s in self.live
+            ]
+            try:
+                allowed = await asyncio.to_thread(share.settle, standings)
+            except ShareError as error:
+                logger.warning("%s (asked again; until then this run keeps to what it was allowed)", error)
+            else:
+                for server in self.servers:
+                    server.allowed = allowed.get(server.endpoint, 0)
+                self._hand_out()
+            await asyncio.sleep(self._pace.share_every_s)
 
     async def _check(self, server: Server) -> None:
         """Looks whether a server in use is still what it was."""

@@ -80,6 +80,18 @@ class PartitionJudgement:
     """Whether anything could be."""
     broken: tuple[tuple[str, str], ...] = ()
     """Sample id and detail of samples at fault by themselves: these are quarantined, whatever the law's effect."""
+    concerned: int | None = None
+    """Rows that the faults are about, where these are not one for each fault."""
+
+
+def alike(hashes: pl.Series) -> pl.Series:
+    """Which values of a column of 64-bit integers stand there more than once, bool; null ones never do.
+
+    By sorting, in a few bytes a row: a table of all values, as polars makes it, has a hundred.
+    """
+    ordered = np.sort(hashes.drop_nulls().to_numpy())
+    twice = pl.Series(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]), dtype=hashes.dtype)
+    return hashes.is_in(twice.implode()).fill_null(value=False)
 
 
 def counted(number: int, noun: str) -> str:
@@ -160,9 +172,9 @@ class PartitionLaw(Law):
 
     The facts are a frame with the columns ``sample_id``, ``status``, ``reason``, ``output_tokens`` (null without an
     output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order. Those of
-    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_hash``, ``output_hash`` (64 bits of
-    the ids' sha256) and ``plain_end`` (last id of an output that holds no structural id of the target) besides, which
-    are null where a row is not generated or lacks the value.
+    ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_tokens`` (0 without a prompt),
+    ``prompt_hash``, ``output_hash`` (64 bits of the ids' sha256) and ``plain_end`` (last id of an output that holds no
+    structural id of the target) besides, which are null where a row is not generated or lacks the value.
     """
 
     judge: Callable[[pl.DataFrame, Context], PartitionJudgement]

@@ -5,7 +5,7 @@ import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import NO_ID, TokenColumn
-from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_current_prompts
+from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_current_prompts
 
 REASONING_TOKENS = "reasoning_tokens"
 """A column that some sources have beside the contract's: output ids that the engine counted as reasoning."""
@@ -21,37 +21,38 @@ def judge_no_prompt_echo(batch: Batch) -> RowJudgement:
     echo = batch.echo
 
     def detail(row: int) -> str:
-        counted = batch.output.lengths[row] - echo[row]
-        return f"prompt echo: the output starts with the prompt's last {echo[row]} ids, {counted} counted ones follow"
+        echoed, rest = int(echo[row]), int(batch.output.lengths[row] - echo[row])
+        follow = f"{counted(rest, 'counted one')} {'follows' if rest == 1 else 'follow'}"
+        return f"prompt echo: the output starts with the prompt's last {counted(echoed, 'id')}, {follow}"
 
-    counted, sent = batch.present("completion_tokens"), batch.present("prompt_ids")
+    recorded, sent = batch.present("completion_tokens"), batch.present("prompt_ids")
     found = find(echo > 0, detail, np.zeros_like(echo))
-    return RowJudgement(counted & sent, (found,), missing=~counted, recorded=counted)
+    return RowJudgement(recorded & sent, (found,), missing=~recorded, recorded=recorded)
 
 
 def judge_completion_count(batch: Batch) -> RowJudgement:
     """Compares the engine's count with the ids that are there."""
-    counted, lengths = batch.numbers("completion_tokens"), batch.output.lengths
+    count, lengths = batch.numbers("completion_tokens"), batch.output.lengths
     recorded = batch.present("completion_tokens")
 
     def detail(row: int) -> str:
         if not lengths[row]:
             return "the row is generated and has no output ids"
-        return f"the engine counted {counted[row]} output ids, there are {lengths[row]}"
+        return f"the engine counted {count[row]} output ids, there are {lengths[row]}"
 
     empty = lengths == 0
-    wrong = empty | (recorded & (counted != lengths))
+    wrong = empty | (recorded & (count != lengths))
     return RowJudgement(recorded | empty, (find(wrong, detail),), missing=~recorded & ~empty, recorded=recorded)
 
 
 def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
     """Compares the engine's count of prompt ids, and the ids where it returned them, with the prompt that was sent."""
-    counted, lengths = batch.numbers("server_prompt_tokens"), batch.prompt.lengths
+    count, lengths = batch.numbers("server_prompt_tokens"), batch.prompt.lengths
     recorded = batch.present("server_prompt_tokens")
 
     def detail(row: int) -> str:
-        kind = "prompt truncated" if counted[row] < lengths[row] else "prompt changed"
-        return f"{kind}: {lengths[row]} ids were sent, the engine counted {counted[row]}"
+        kind = "prompt truncated" if count[row] < lengths[row] else "prompt changed"
+        return f"{kind}: {lengths[row]} ids were sent, the engine counted {count[row]}"
 
     returned = TokenColumn.from_series(batch.column(SERVER_PROMPT_IDS, pl.Null))
     sent = batch.present("prompt_ids")
@@ -60,7 +61,7 @@ def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
     def other_ids(row: int) -> str:
         return f"prompt changed: the ids that the engine returned are not those sent, from index {departs[row]} on"
 
-    miscounted = sent & recorded & (counted != lengths)
+    miscounted = sent & recorded & (count != lengths)
     found = (find(miscounted, detail), find(~miscounted & (departs >= 0), other_ids))
     known = recorded | ~returned.null_rows
     return RowJudgement(sent & known, found, missing=~known, recorded=known)
@@ -101,15 +102,22 @@ def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
     current = batch.context.current_prompts
     assert current is not None  # noqa: S101 - the law's condition
     now = [current.hashes.get(sample) for sample in batch.sample_ids]
-    stored = batch.prompt_hashes
+    sent = batch.present("prompt_ids")
+    stored = [found if there else None for found, there in zip(batch.prompt_hashes, sent.tolist(), strict=True)]
     differs = np.fromiter((a != b for a, b in zip(now, stored, strict=True)), np.bool_, len(batch))
+    known = np.fromiter((sample in current.hashes for sample in batch.sample_ids), np.bool_, len(batch))
 
     def detail(row: int) -> str:
-        if now[row] is None:
+        if not sent[row]:
+            return "no prompt is stored with the output, tokenized_prompts has one"
+        if not known[row]:
             return "tokenized_prompts has no prompt of this sample any more"
+        if now[row] is None:
+            return "a prompt was sent, and tokenized_prompts has this sample without one now"
         return "the prompt that was sent is not the one in tokenized_prompts now"
 
-    return RowJudgement(np.ones(len(batch), np.bool_), (find(differs, detail),))
+    judged = sent | np.fromiter((prompt is not None for prompt in now), np.bool_, len(batch))
+    return RowJudgement(judged, (find(differs, detail),))
 
 
 def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:
@@ -197,7 +205,7 @@ PROMPT_AS_GENERATED = RowLaw(
     remedy="Restore the template and tokenizer that were used and tokenize again, or regenerate the partition.",
     judge=judge_prompt_as_generated,
     columns=("prompt_ids",),
-    nothing="there is no generated row",
+    nothing="no row has a prompt, here or in tokenized_prompts",
     unless=needs_current_prompts,
 )
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find, needs_stop_ids
+from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_stop_ids
 
 
 def judge_finish_known(batch: Batch) -> RowJudgement:
@@ -49,8 +49,9 @@ def judge_nothing_after_stop(batch: Batch) -> RowJudgement:
 
     def detail(row: int) -> str:
         token, length = int(batch.output.row(row)[index[row]]), int(batch.output.lengths[row])
-        after = length - 1 - index[row]
-        return f"{batch.context.profile.label(token)} at index {index[row]} ends the output, yet {after} ids follow"
+        after = length - 1 - int(index[row])
+        follow = f"{counted(after, 'id')} {'follows' if after == 1 else 'follow'}"
+        return f"{batch.context.profile.label(token)} at index {index[row]} ends the output, yet {follow}"
 
     return RowJudgement(np.ones(len(batch), np.bool_), (find(index >= 0, detail, index),))
 
@@ -69,13 +70,14 @@ def judge_within_cap(batch: Batch) -> RowJudgement:
 def judge_length_honest(batch: Batch) -> RowJudgement:
     """Checks that an output said to be cut by its cap is as long as the cap, and unfinished."""
     asked, applied = batch.max_new_tokens, batch.numbers("finish_length")
-    cap = np.where(applied >= 0, applied, asked)
+    told = batch.present("finish_length")
+    cap = np.where(told, applied, asked)
     cut, lengths = batch.cut_off, batch.output.lengths
-    known = ~cut | (cap >= 0)
+    known = ~cut | told | (asked >= 0)
     on_stop = np.isin(batch.output.last, list(batch.context.all_stop_ids))
-    dishonest = cut & (cap >= 0) & (lengths != cap)
-    boundary = cut & ~dishonest & on_stop
-    by_context = cut & ~dishonest & ~boundary & (applied >= 0) & (asked >= 0) & (applied < asked)
+    dishonest = cut & known & (lengths != cap)
+    boundary = cut & known & ~dishonest & on_stop
+    by_context = cut & known & ~dishonest & ~boundary & told & (applied < asked)
     end = lengths - 1
 
     def not_at_cap(row: int) -> str:
@@ -118,8 +120,10 @@ def _stop_fault(batch: Batch, matched: str | None, number: int, last: int) -> st
         return "finish type stop, and there are no output ids"
     if value is not None and number != last:
         return f"the engine stopped at {profile.label(number)}, but the last id is {profile.label(last)}"
+    of_profile = batch.context.stop_token_ids is None
+    stop_set = f"the stop set of the profile {profile.name!r}" if of_profile else "the recorded stop set"
     stops = profile.labels(batch.context.recorded_stop_ids)
-    return f"the last id is {profile.label(last)}, not in the recorded stop set: {stops}"
+    return f"the last id is {profile.label(last)}, not in {stop_set}: {stops}"
 
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any JSON value, or the text itself
@@ -145,8 +149,8 @@ FINISH_KNOWN = RowLaw(
 
 STOP_TOKEN_LAST = RowLaw(
     name="stop_token_last",
-    definition="A stopped output ends with the id that the engine says it matched, and that id is in the recorded"
-    " stop set.",
+    definition="A stopped output ends with the id that the engine says it matched, and that id is in the stop set"
+    " recorded with it; where none is recorded, in that of the target's profile.",
     asset="raw_generations",
     effect="quarantine",
     meaning="A drafter that never sees the stop token where the target emits it drafts on past the end, or stops too"

@@ -6,7 +6,7 @@ import polars as pl
 
 from eagle3_assets.tokens.batch import CUT_OFF, FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, shown_name
+from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, alike, counted, shown_name
 from eagle3_assets.tokens.lengths import SHORT, band_misses, expects_lengths, figures_text, length_figures
 
 CUT_OFF_REMARK = 0.10
@@ -18,8 +18,7 @@ def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgem
     prompts = context.current_prompts
     if not len(facts) and (prompts is None or not prompts.hashes):
         return PartitionJudgement(0, reason="there are no rows", judged=False)
-    by_id = facts.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"), pl.col("status").first())
-    doubled = by_id.filter(pl.col("times") > 1)
+    by_id, doubled = _by_id(facts)
     unknown = by_id.filter(~pl.col("status").is_in([GENERATED, FAILED, REFUSED]).fill_null(value=False))
     faults = [(i, f"{n} rows with this sample id") for i, n in doubled.select("sample_id", "times").iter_rows()]
     faults += [(i, f"status {s!r} is no terminal state") for i, s in unknown.select("sample_id", "status").iter_rows()]
@@ -53,7 +52,8 @@ def judge_length_band(facts: pl.DataFrame, context: Context) -> PartitionJudgeme
     figures = length_figures(lengths)
     outside = band_misses(figures, context.length_band)
     stated = figures_text(figures)
-    return PartitionJudgement(len(outside), tuple(outside) or (f"{stated}: inside the band",), figures=figures)
+    details = tuple(outside) or (f"{stated}: inside the band",)
+    return PartitionJudgement(len(outside), details, figures=figures, concerned=len(lengths) if outside else 0)
 
 
 def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -71,7 +71,25 @@ def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudge
             0, f"every cut-off output has {constant} tokens{default}, which is not the recorded max_new_tokens"
         )
     violated = (share > CUT_OFF_REMARK) or constant is not None
-    return PartitionJudgement(int(violated), tuple(details), figures={"cut_off_share": share})
+    return PartitionJudgement(
+        int(violated), tuple(details), figures={"cut_off_share": share}, concerned=len(cut) if violated else 0
+    )
+
+
+def _by_id(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """``sample_id`` and ``status`` of each sample's first row; ``sample_id`` and ``times`` of those that are doubled.
+
+    Names are compared by their hash first: most are there once, and a table of all of them would be large.
+    """
+    rows = facts.select("sample_id", "status")
+    again = alike(rows["sample_id"].hash())
+    if not again.any():
+        return rows, pl.DataFrame(schema={"sample_id": pl.String, "times": pl.UInt32})
+    doubled = rows.filter(again)
+    counts = doubled.group_by("sample_id", maintain_order=True).agg(pl.len().alias("times"))
+    first = ~again
+    first[again.arg_true()] = doubled["sample_id"].is_first_distinct()
+    return rows.filter(first), counts.filter(pl.col("times") > 1)
 
 
 def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: frozenset[str]) -> list[tuple[str, str]]:
@@ -88,11 +106,13 @@ def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: fro
 
 def _coverage(by_id: pl.DataFrame, context: Context) -> tuple[int, int]:
     """Prompts with an output, and prompts that were to be sent."""
-    generated = by_id.filter(pl.col("status") == GENERATED)
     prompts = context.current_prompts
     if prompts is None:
-        return len(generated), len(by_id.filter(pl.col("status") != REFUSED))
-    return len(generated.filter(pl.col("sample_id").is_in(list(prompts.ready)))), len(prompts.ready)
+        counts = by_id.select(pl.col("status").eq(GENERATED).sum(), sent=pl.col("status").ne(REFUSED).sum())
+        generated, sent = counts.row(0)
+        return generated, sent
+    ready = by_id.filter((pl.col("status") == GENERATED) & pl.col("sample_id").is_in(list(prompts.ready)))
+    return len(ready), len(prompts.ready)
 
 
 def _foreign_cap(cut: pl.DataFrame) -> int | None:

@@ -152,7 +152,7 @@ def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJud
     share = len(refused) / len(facts)
     said = f"{len(refused):,} of {counted(len(facts), 'prompt')} refused ({share:.2%})"
     if len(refused):
-        reasons = reason_kinds(refused["reason"])
+        reasons = reason_kinds(refused["reason"].cast(pl.String))
         said += "; " + "; ".join(f"{number:,} times {visible(kind)}" for kind, number in reasons.head(3).iter_rows())
     return PartitionJudgement(int(share > REFUSED_REMARK), (said,), figures={"refused_share": share})
 

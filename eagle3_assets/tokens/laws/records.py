@@ -16,6 +16,11 @@ LOGPROB_IDS = "output_logprob_ids"
 """A column that some sources have beside the contract's: the ids that the log-probabilities are of."""
 
 
+PROBABILITY_NOISE = 0.01
+"""How far a log-probability may lie above 0. Engines compute them in 32 bits, where a certain token has 0.0 or less or
+some 1e-7; a probability that was kept in bfloat16 may be the next number above 1, whose logarithm is 0.0078."""
+
+
 def judge_logprobs_agree(batch: Batch) -> RowJudgement:
     """Compares log-probabilities with the output ids: their ids where recorded, their number, their values."""
     values = batch.column("output_logprobs", pl.List(pl.Float32))
@@ -25,7 +30,7 @@ def judge_logprobs_agree(batch: Batch) -> RowJudgement:
     departs = np.where(recorded & ~ids.null_rows, batch.output.first_difference(ids), -1)
     other_ids = departs >= 0
     other_count = recorded & ~other_ids & (count != batch.output.lengths)
-    infinite = np.where(other_ids | other_count, -1, _first_not_finite(values, count))
+    impossible = np.where(other_ids | other_count, -1, _first_impossible(values, count))
 
     def wrong_ids(row: int) -> str:
         return f"the log-probabilities are of other ids, from index {departs[row]} on"
@@ -33,13 +38,15 @@ def judge_logprobs_agree(batch: Batch) -> RowJudgement:
     def wrong_count(row: int) -> str:
         return f"{count[row]} log-probabilities for {batch.output.lengths[row]} output ids"
 
-    def not_finite(row: int) -> str:
-        return f"the log-probability at index {infinite[row]} is {values[row][int(infinite[row])]}"
+    def no_probability(row: int) -> str:
+        value = values[row][int(impossible[row])]
+        above = ", above 0" if value is not None and 0 < value < np.inf else ""
+        return f"the log-probability at index {impossible[row]} is {value}{above}"
 
     found = (
         find(other_ids, wrong_ids, departs),
         find(other_count, wrong_count),
-        find(infinite >= 0, not_finite, infinite),
+        find(impossible >= 0, no_probability, impossible),
     )
     return RowJudgement(recorded, found)
 
@@ -100,10 +107,11 @@ def judge_stored_as_captured(batch: Batch) -> RowJudgement:
     return RowJudgement(recorded, (found,), missing=~recorded)
 
 
-def _first_not_finite(values: pl.Series, count: Ints) -> Ints:
+def _first_impossible(values: pl.Series, count: Ints) -> Ints:
+    """Index of each row's first value that is not finite or above 0, -1 where there is none."""
     flat = values.explode(empty_as_null=False, keep_nulls=False).cast(pl.Float64).fill_null(np.nan).to_numpy()
     ends = np.cumsum(count)
-    positions = np.flatnonzero(~np.isfinite(flat))[::-1]
+    positions = np.flatnonzero(~(np.isfinite(flat) & (flat <= PROBABILITY_NOISE)))[::-1]
     row = np.searchsorted(ends, positions, side="right")
     first = np.full(len(values), -1, np.int64)
     first[row] = positions - (ends - count)[row]  # positions go down, so each row keeps its first
@@ -112,11 +120,11 @@ def _first_not_finite(values: pl.Series, count: Ints) -> Ints:
 
 LOGPROBS_AGREE = RowLaw(
     name="logprobs_agree",
-    definition="Recorded log-probabilities are of the output's own ids, one for each, and finite.",
+    definition="Recorded log-probabilities are of the output's own ids, one for each, finite and not above 0.",
     asset="raw_generations",
     effect="quarantine",
     meaning="Ids and log-probabilities are of different outputs: the ids were made again from text, or mixed up on"
-    " the way.",
+    " the way; or the numbers are no log-probabilities, as of logits that were broken.",
     remedy="Take both from the same raw reply and never encode an output's text; then regenerate these samples.",
     causes=("huggingface/trl#5224",),
     judge=judge_logprobs_agree,

@@ -5,7 +5,7 @@ import numpy as np
 from eagle3_assets.tokens import loops
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import Ids
-from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, Severity
+from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, Severity, counted
 from eagle3_assets.tokens.profile import TargetProfile
 
 REMARK_IDS, EXTREME_IDS = 100, 400
@@ -18,30 +18,37 @@ REMARK_SHARE, EXTREME_SHARE = 0.5, 0.9
 PASSAGES_FROM = 200
 """Passages are counted in outputs of so many ids: a few short calls of one tool are much alike."""
 
+PIECES, PIECES_IDS = 3, 32
+"""Pieces, each the beginning of the next and the next one longer, and ids that all but the last one hold, from which
+an output is extreme: a target would have to break off anywhere, twice, and to begin anew with not one id between."""
+
 _Fault = tuple[Severity, int, str]
 
 
 def judge_repetition(batch: Batch) -> RowJudgement:
-    """Looks for runs of one id, endings in a loop and passages that come again, each only where it may be."""
+    """Looks for runs of one id, endings in a loop, beginnings and passages that come again, each where it may be."""
     output = batch.output
     stops = np.isin(output.last, list(batch.context.all_stop_ids))
     ends = output.lengths - stops
-    long_enough = output.lengths >= REMARK_IDS
+    starts = (output.first == batch.context.profile.reasoning_end).astype(np.int64)
     may_run = np.zeros(len(batch), np.bool_)
     may_run[loops.may_have_run(output, REMARK_IDS)] = True
-    periods = np.where(long_enough, loops.ending_periods(output, ends), 0)
+    may_begin_again, may_loop = loops.edges_again(output, starts, ends)
+    may_loop &= output.lengths >= REMARK_IDS
     # The estimate is off by some: what is near the limit is counted exactly.
     may_repeat = (output.lengths >= PASSAGES_FROM) & (loops.repeated_shares(output) >= REMARK_SHARE * 0.6)
     faults: dict[int, _Fault] = {}
-    for row in np.flatnonzero(may_run | (periods > 0) | may_repeat).tolist():
+    for row in np.flatnonzero(may_run | may_loop | may_begin_again | may_repeat).tolist():
         ids = output.row(row)
-        fault = (
-            (_run(ids, batch.context.profile) if may_run[row] else None)
-            or (_loop(ids[: ends[row]], int(periods[row])) if periods[row] else None)
-            or (_passages(ids) if may_repeat[row] else None)
-        )
-        if fault is not None:
-            faults[row] = fault
+        found = [
+            _run(ids, batch.context.profile) if may_run[row] else None,
+            _loop(ids[: ends[row]]) if may_loop[row] else None,
+            _passages(ids) if may_repeat[row] else None,
+            _pieces(ids, int(starts[row])) if may_begin_again[row] else None,
+        ]
+        worst_first = sorted(filter(None, found), key=lambda fault: fault[0] != "error")
+        if worst_first:
+            faults[row] = worst_first[0]
     return RowJudgement(~output.null_rows, tuple(_found(faults, severity) for severity in ("error", "warning")))
 
 
@@ -53,12 +60,26 @@ def _run(ids: Ids, profile: TargetProfile) -> _Fault | None:
     return _severity(run.length >= EXTREME_IDS), run.start, said
 
 
-def _loop(ids: Ids, period: int) -> _Fault | None:
-    loop = loops.ending_loop(ids, period)
-    if loop.length < REMARK_IDS or loop.times < REMARK_TIMES:
+def _loop(ids: Ids) -> _Fault | None:
+    faults = [
+        (
+            _severity(loop.length >= EXTREME_IDS and loop.times >= EXTREME_TIMES),
+            loop.start,
+            f"ends in a loop: the same {counted(loop.period, 'id')} {loop.times:.1f} times from index {loop.start} on",
+        )
+        for loop in loops.ending_loops(ids, REMARK_IDS, REMARK_TIMES)
+    ]
+    return next((fault for fault in faults if fault[0] == "error"), faults[0] if faults else None)
+
+
+def _pieces(ids: Ids, start: int) -> _Fault | None:
+    places = loops.growing_beginnings(ids[start:])
+    extreme = len(places) + 1 >= PIECES and places[-1] >= PIECES_IDS
+    if not extreme and (not places or places[-1] < REMARK_IDS):
         return None
-    said = f"ends in a loop: the same {period} ids {loop.times:.1f} times from index {loop.start} on"
-    return _severity(loop.length >= EXTREME_IDS and loop.times >= EXTREME_TIMES), loop.start, said
+    again = f"begins again at index {start + places[0]} with its own first {counted(places[0], 'id')}"
+    more = f", and each time with more, {len(places)} times in all: pieces of a stream were joined as if each were new"
+    return _severity(extreme), start + places[0], again + more * extreme
 
 
 def _passages(ids: Ids) -> _Fault | None:
@@ -82,9 +103,11 @@ def _found(faults: dict[int, _Fault], severity: Severity) -> Found:
 REPETITION = RowLaw(
     name="repetition",
     definition=f"An output has no {REMARK_IDS} times the same id in a row, does not end with the same ids"
-    f" {REMARK_TIMES} times or more over {REMARK_IDS} ids, and at most {REMARK_SHARE:.0%} of its passages of"
-    f" {loops.GRAM} ids stood in it before, if it has {PASSAGES_FROM} ids; beyond {EXTREME_IDS} ids in a row,"
-    f" {EXTREME_TIMES} times or {EXTREME_SHARE:.0%} of an output of {EXTREME_IDS} ids it is extreme, and quarantined.",
+    f" {REMARK_TIMES} times or more over {REMARK_IDS} ids, does not begin again with its first {REMARK_IDS} ids right"
+    f" after them, and at most {REMARK_SHARE:.0%} of its passages of {loops.GRAM} ids stood in it before, if it has"
+    f" {PASSAGES_FROM} ids; beyond {EXTREME_IDS} ids in a row, {EXTREME_TIMES} times or {EXTREME_SHARE:.0%} of an"
+    f" output of {EXTREME_IDS} ids it is extreme, and quarantined, as is one of {PIECES} pieces or more of which each"
+    f" is the beginning of the next, longer one, if {PIECES_IDS} ids stand there again.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,

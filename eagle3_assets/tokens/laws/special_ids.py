@@ -7,7 +7,7 @@ import numpy as np
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, find
+from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find
 from eagle3_assets.tokens.profile import TargetProfile
 
 
@@ -63,7 +63,8 @@ def _nowhere_in_outputs(batch: Batch, ids: frozenset[int], said: str) -> RowJudg
 
     def detail(row: int) -> str:
         token = batch.context.profile.label(int(batch.output.row(row)[index[row]]))
-        more = f", {count[row] - 1} more such ids follow" if count[row] > 1 else ""
+        after = int(count[row]) - 1
+        more = f", {counted(after, 'more such id')} {'follows' if after == 1 else 'follow'}" if after else ""
         return f"{token} at index {index[row]} {said}{more}"
 
     return RowJudgement(np.ones(len(batch), np.bool_), (find(index >= 0, detail, index),))

@@ -13,6 +13,8 @@ from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, cou
 
 CHANCE = 0.01
 """Share of outputs in which an ordinary id of another vocabulary may happen to be a structural one of this one."""
+COMMON_LENGTH = 0.1
+"""Share of the rows from which one length is taken for a cap, be it that of outputs or that of a trainer's rows."""
 
 
 def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
@@ -22,16 +24,26 @@ def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJu
     ended = outputs.filter(pl.col("finish_type").is_in(STOPPED).fill_null(value=True) & ~at_cap)
     holding = len(outputs.filter(pl.col("plain_end").is_null()))
     ending = _ending(ended)
+    ended = ended if ending else ended.filter(~_maybe_cut(ended))
     # Most outputs ending on one id of another family is no accident, however little else is known of them.
     if not ending and holding > CHANCE * len(ended):
         return PartitionJudgement(0, (f"{counted(holding, 'output')} with a structural id of the target",))
     silent = ended["finish_type"].is_null().all()
-    if not ending and silent and ended["output_tokens"].n_unique() <= 1:  # none at all, or as a cap leaves them
+    if not ending and silent and ended["output_tokens"].n_unique() <= 1:  # none at all, or too few to tell
         return PartitionJudgement(0, reason="every output was cut off, or may have been", judged=False)
     some = f"only {holding:,}" if holding else "none"
     said = f"{some} of {counted(len(ended), 'output')} that ended holds a structural id of the profile"
     said += f" {context.profile.name!r}{ending}: the ids are probably another target's"
-    return PartitionJudgement(1, (said if ending else f"{said}, or every structural id was taken out",))
+    details = (said if ending else f"{said}, or every structural id was taken out",)
+    return PartitionJudgement(1, details, concerned=int(ended["plain_end"].is_not_null().sum()))
+
+
+def _maybe_cut(ended: pl.DataFrame) -> pl.Series:
+    """Rows of which nothing says how they ended, and which are as long as many are: as a cap leaves them."""
+    enough = max(2, COMMON_LENGTH * len(ended))
+    whole = pl.col("prompt_tokens") + pl.col("output_tokens")
+    common = (pl.len().over("output_tokens") >= enough) | (pl.len().over(whole) >= enough)
+    return ended.select(common & pl.col("finish_type").is_null()).to_series()
 
 
 def _ending(ended: pl.DataFrame) -> str:
@@ -39,7 +51,8 @@ def _ending(ended: pl.DataFrame) -> str:
     last = ended["plain_end"].drop_nulls().value_counts(sort=True).head(1)
     for token_id, count in last.iter_rows():
         for name, known in KNOWN_IDS.items():
-            stops = {known.tokens[token]: token for token in PROFILES[name].stop}
+            named = (*PROFILES[name].stop, *PROFILES[name].stop_optional)
+            stops = {known.tokens[token]: token for token in named if token in known.tokens}
             if token_id in stops and 2 * count > len(ended):
                 return f", and {count:,} end with {token_id}, which is {stops[token_id]} of the profile {name!r}"
     return ""

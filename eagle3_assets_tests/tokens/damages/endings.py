@@ -48,10 +48,10 @@ DAMAGES: dict[str, Damage] = {
         f"stop id early, {place.__name__}": Damage(
             "answer",
             inserted(place, kimi.EOS),
-            {"nothing_after_stop": f"at index {place(6)} ends the output, yet {6 - place(6)} ids follow"},
+            {"nothing_after_stop": f"at index {place(6)} ends the output, yet {said}"},
             index=place(6),
         )
-        for place in (start, middle, before_stop)
+        for place, said in ((start, "6 ids follow"), (middle, "3 ids follow"), (before_stop, "1 id follows"))
     },
     "longer than the cap": Damage(
         "thinking-off",

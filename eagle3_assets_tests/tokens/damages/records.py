@@ -36,6 +36,15 @@ DAMAGES: dict[str, Damage] = {
         )
         for index, value in ((0, float("nan")), (3, float("-inf")), (5, None))
     },
+    **{
+        f"log-probability {value} above 0 at {index}": Damage(
+            "answer",
+            changed(output_logprobs=[value if i == index else -0.5 for i in range(6)]),
+            {"logprobs_agree": f"the log-probability at index {index} is {value}, above 0"},
+            index=index,
+        )
+        for index, value in ((0, 3.5), (3, 0.0625), (5, 0.015625))
+    },
     "a sampling parameter left to the engine": Damage(
         "answer", sampled(top_k=None, seed=None), {"sampling_recorded": "not explicit: top_k, seed"}
     ),
@@ -58,6 +67,20 @@ DAMAGES: dict[str, Damage] = {
         index=None,
     ),
     "count below zero": Damage("answer", changed(cached_tokens=-1), {"usage_consistent": "cached_tokens is -1"}),
+    **{
+        f"count of the output {count}": Damage(
+            "answer",
+            changed(completion_tokens=count),
+            {
+                "completion_count": f"the engine counted {count} output ids, there are 6",
+                "usage_consistent": f"completion_tokens is {count}",
+            },
+        )
+        for count in (-1, -3)
+    },
+    "cap below zero": Damage(
+        "cut-in-reasoning", changed(finish_length=-1), {"length_honest": "finish type length, but there are"}
+    ),
     "cache larger than the prompt": Damage(
         "answer",
         changed(cached_tokens=10),

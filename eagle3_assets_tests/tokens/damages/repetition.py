@@ -72,4 +72,30 @@ DAMAGES: dict[str, Damage] = {
         index=0,
         severity="warning",
     ),
+    **{
+        f"a loop whose round ends in a run, {times} times": Damage(
+            "thinking-off",
+            long_output(*times * (*fresh(20, 30_000), *20 * [A])),
+            {"repetition": f"ends in a loop: the same 40 ids {times}.0 times from index 0 on"},
+            index=0,
+            severity="warning" if times < 10 else "error",
+        )
+        for times in (4, 12)
+    },
+    "a loop whose round ends in a long run": Damage(
+        "thinking-off",
+        long_output(*10 * (*fresh(20, 30_000), *120 * [A])),
+        {"repetition": "ends in a loop: the same 140 ids 10.0 times from index 0 on"},
+        index=0,
+    ),
+    **{
+        f"pieces of a stream joined, {' + '.join(map(str, sizes))}": Damage(
+            "thinking-off",
+            long_output(*(i for size in sizes for i in fresh(size, 30_000))),
+            {"repetition": f"begins again at index {sizes[0]} with its own first {sizes[0]} id"},
+            index=sizes[0],
+            severity="warning" if len(sizes) == 2 else "error",
+        )
+        for sizes in ((1, 2, 3, 4, 5, 6, 7, 8, 9), (8, 16, 24, 32, 40), (50, 100, 150), (20, 500, 900), (100, 200))
+    },
 }

@@ -37,7 +37,7 @@ DAMAGES: dict[str, Damage] = {
     "two reserved ids": Damage(
         "answer",
         lambda row: inserted(middle, kimi.PAD)(inserted(before_stop, kimi.RESERVED)(row)),
-        {"no_reserved_ids": "[PAD] (163839) at index 3 has no use in an output, 1 more such ids follow"},
+        {"no_reserved_ids": "[PAD] (163839) at index 3 has no use in an output, 1 more such id follows"},
         index=3,
     ),
     **{

@@ -1,0 +1,181 @@
+"""One server, several runs: each run takes a share of what the server takes, so that all together stay within it.
+
+What belongs here: shares as slots of Dagster's concurrency pools, which every run of an instance sees. Not here: how a
+run keeps within its share (``engines.sglang.pool``).
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from eagle3_assets.engines.base import ShareError, Standing
+
+if TYPE_CHECKING:
+    import dagster as dg
+    from dagster._core.storage.event_log.base import EventLogStorage
+    from dagster._utils.concurrency import ConcurrencyKeyInfo
+
+logger = logging.getLogger(__name__)
+
+MOST_SLOTS = 16
+"""A claim costs a few queries, so a slot stands for several requests; and this many runs can share one server."""
+FEWEST_SLOTS = 8
+
+
+def pool_name(endpoint: str) -> str:
+    """The name of a server's pool, as Dagster's UI shows it under Deployment, Concurrency."""
+    return f"sglang {endpoint}"
+
+
+def divided(limit: int) -> tuple[int, int]:
+    """How a server's limit is cut into slots.
+
+    Returns:
+        number of slots, and requests that each stands for; together the limit, or at most an eighth less.
+    """
+    if limit <= MOST_SLOTS:
+        return limit, 1
+    slots = max(range(FEWEST_SLOTS, MOST_SLOTS + 1), key=lambda count: (limit // count * count, count))
+    return slots, limit // slots
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """Who has what of one server's pool."""
+
+    slots: int
+    mine: list[str]
+    """Names of the slots that this run has, in their order."""
+    asked: list[str]
+    """Names of those that it waits for."""
+    free: int
+    """Slots that nobody has, nor is about to get but this run."""
+    others: frozenset[str]
+    """Runs that have slots or wait for some."""
+    others_wait: bool
+
+    def fair(self, run_id: str) -> int:
+        """Slots that this run may have whoever waits: equal parts, what is over to the first by id; one at least."""
+        runs = sorted({run_id, *self.others})
+        equal, over = divmod(self.slots, len(runs))
+        return max(1, equal + (runs.index(run_id) < over))
+
+    def target(self, run_id: str, needed: int) -> int:
+        """Slots that this run should have: what nobody else waits for, or its fair part."""
+        fair = self.fair(run_id)
+        return min(needed, fair if self.others_wait else max(fair, len(self.mine) + self.free))
+
+
+class SlotShare:
+    """The share of one run, kept in the storage of its Dagster instance. Keeps the protocol ``Share``.
+
+    A run never has more requests under way than its slots stand for: it lowers its limit first, and gives slots back
+    when the requests beyond it have ended. Slots of a run that has ended are given back for it; those of a run whose
+    process was killed, when Dagster's run monitoring has found it dead.
+    """
+
+    def __init__(self, instance: "dg.DagsterInstance", run_id: str) -> None:
+        """Claims nothing yet.
+
+        Args:
+            instance: whose runs share.
+            run_id: of this one.
+
+        Raises:
+            ShareError: the instance's storage has no pools, as one in memory.
+        """
+        self._instance = instance
+        self._run_id = run_id
+        self._lock = threading.Lock()
+        """One call at a time: one that its caller no longer waits for may still be claiming."""
+        self._released = False
+        if not self._storage.supports_global_concurrency_limits:
+            raise ShareError(
+                "engine.share_servers: this Dagster instance has no pools: use one with its storage on disk or in"
+                " Postgres, and bring it up to date with `dagster instance migrate`"
+            )
+
+    def settle(self, standings: Sequence[Standing]) -> dict[str, int]:
+        """Claims slots and gives some back, as other runs come and go.
+
+        Returns:
+            for each endpoint how many requests this run may have under way, from now until the next call.
+
+        Raises:
+            ShareError: the instance's storage does not answer; what was claimed is still so.
+        """
+        try:
+            with self._lock:
+                return {} if self._released else {one.endpoint: self._settle(one) for one in standings}
+        except SQLAlchemyError as error:
+            raise ShareError(f"the Dagster instance's storage failed: {type(error).__name__}") from None
+
+    def release(self) -> None:
+        """Gives back all that was claimed, for good."""
+        try:
+            with self._lock:
+                self._released = True
+                self._storage.free_concurrency_slots_for_run(self._run_id)
+        except SQLAlchemyError as error:
+            logger.warning("shares of servers are given back when the run has ended: %s", type(error).__name__)
+
+    @property
+    def _storage(self) -> "EventLogStorage":
+        return self._instance.event_log_storage
+
+    def _settle(self, standing: Standing) -> int:
+        name = pool_name(standing.endpoint)
+        slots, requests = divided(standing.ceiling)
+        claims = self._claims(name, slots)
+        target = claims.target(self._run_id, min(slots, -(-standing.wanted // requests)))
+        # What was allowed until now may have been used since the caller counted.
+        used = -(-max(standing.in_flight, standing.allowed) // requests)
+        for slot in [*claims.mine[max(target, used) :], *claims.asked[max(0, target - len(claims.mine)) :]]:
+            self._storage.free_concurrency_slot_for_step(self._run_id, slot)
+        held = min(target, len(claims.mine))
+        if target > held:
+            if claims.others:
+                self._free_ended(claims.others)
+            held += self._claim(name, slots, claims, target - held)
+        return standing.ceiling if held == slots else held * requests
+
+    def _claims(self, name: str, slots: int) -> _Claims:
+        info: ConcurrencyKeyInfo = self._storage.get_concurrency_info(name)
+        if info.slot_count != slots:
+            self._storage.set_concurrency_slots(name, slots)
+            info = self._storage.get_concurrency_info(name)
+        claimed = {(claim.run_id, claim.step_key) for claim in info.claimed_slots}
+        mine = sorted(slot for run_id, slot in claimed if run_id == self._run_id)
+        # Dagster keeps a step among the pending ones when it has got its slot.
+        pending = [step for step in info.pending_steps if (step.run_id, step.step_key) not in claimed]
+        waiting = [step for step in pending if step.run_id != self._run_id]
+        coming = sum(step.assigned_timestamp is not None for step in waiting)
+        return _Claims(
+            slots=slots,
+            mine=mine,
+            asked=sorted(step.step_key for step in pending if step.run_id == self._run_id),
+            free=max(0, slots - len(claimed) - coming),
+            others=frozenset({run_id for run_id, _ in claimed} | {step.run_id for step in waiting}) - {self._run_id},
+            others_wait=any(step.assigned_timestamp is None for step in waiting),
+        )
+
+    def _claim(self, name: str, slots: int, claims: _Claims, number: int) -> int:
+        """Asks for slots, those first that were asked for before.
+
+        Returns:
+            how many were got now.
+        """
+        names = [f"{name} {i:02}" for i in range(slots)]
+        unused = [slot for slot in names if slot not in claims.mine and slot not in claims.asked]
+        asked = [*claims.asked, *unused][:number]
+        return sum(self._storage.claim_concurrency_slot(name, self._run_id, slot).is_claimed for slot in asked)
+
+    def _free_ended(self, runs: frozenset[str]) -> None:
+        for run_id in sorted(runs):
+            run = self._instance.get_run_by_id(run_id)
+            if run is None or run.is_finished:
+                self._storage.free_concurrency_slots_for_run(run_id)

@@ -1,0 +1,228 @@
+"""Runs that share servers: all together stay within a server's limit, and use it whole."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.client_cost import Case, drawn, mock_server
+from benchmarks.mock_server import CONTEXT, STOP, VOCAB
+from eagle3_assets.config import Sampling, SglangEngineSettings
+from eagle3_assets.engines.base import Request, ShareError, Standing
+from eagle3_assets.engines.sglang import SglangEngine
+from eagle3_assets.engines.sglang.pool import Pace
+from eagle3_assets.sharing import FEWEST_SLOTS, MOST_SLOTS, SlotShare, divided, pool_name
+from eagle3_assets.target import ModelFacts
+
+SERVER = "http://127.0.0.1:30000"
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as made:
+        yield made
+
+
+def share_of(instance: dg.DagsterInstance, name: str) -> SlotShare:
+    """The share of a run that the instance knows."""
+    run = dg.DagsterRun(job_name="partition", run_id=name)
+    if not instance.has_run(name):
+        instance.add_run(run)
+    return SlotShare(instance, name)
+
+
+@dataclass
+class Run:
+    """A run as the pool of servers plays it, with requests that end when the test says so."""
+
+    share: SlotShare
+    limit: int
+    wanted: int
+    allowed: int = 0
+    under_way: int = 0
+    history: list[int] = field(default_factory=list)
+
+    def step(self) -> None:
+        """Looks at its share, and sends what it may."""
+        standing = Standing(SERVER, self.limit, self.allowed, self.under_way, self.under_way + self.wanted)
+        told = self.share.settle([standing])
+        # While that was found out, requests were sent within what was allowed before.
+        self._send()
+        self.allowed = told[SERVER]
+        self._send()
+        self.history.append(self.allowed)
+
+    def _send(self) -> None:
+        sent = max(0, min(self.wanted, self.allowed - self.under_way))
+        self.wanted -= sent
+        self.under_way += sent
+
+    def answer(self, number: int) -> None:
+        self.under_way -= min(number, self.under_way)
+
+
+@given(st.integers(1, 4096))
+def test_a_limit_is_cut_into_slots_which_lose_little_of_it(limit: int) -> None:
+    slots, requests = divided(limit)
+    assert min(limit, FEWEST_SLOTS) <= slots <= MOST_SLOTS
+    assert limit * 7 / 8 <= slots * requests <= limit
+
+
+@pytest.mark.parametrize(("limit", "cut"), [(1, (1, 1)), (16, (16, 1)), (64, (16, 4)), (100, (10, 10)), (97, (16, 6))])
+def test_the_cut_is_the_one_that_loses_least(limit: int, cut: tuple[int, int]) -> None:
+    assert divided(limit) == cut
+
+
+def test_a_run_alone_has_the_whole_server_at_once(instance: dg.DagsterInstance) -> None:
+    run = Run(share_of(instance, "a"), limit=97, wanted=1000)
+    run.step()
+    assert run.allowed == 97
+    assert instance.event_log_storage.get_concurrency_info(pool_name(SERVER)).slot_count == 16
+
+
+def test_a_second_run_gets_half_when_the_firsts_requests_have_ended(instance: dg.DagsterInstance) -> None:
+    first, second = (Run(share_of(instance, name), limit=32, wanted=1000) for name in "ab")
+    first.step()
+    second.step()
+    assert (first.under_way, second.allowed) == (32, 0)
+    first.step()
+    second.step()
+    assert (first.allowed, second.allowed) == (16, 0), "nothing has ended yet"
+    first.answer(20)
+    first.step()
+    first.step()
+    second.step()
+    assert (first.allowed, second.allowed) == (16, 16)
+    second.share.release()
+    first.step()
+    assert first.allowed == 32
+
+
+def test_what_a_run_does_not_need_the_others_use(instance: dg.DagsterInstance) -> None:
+    large, small = Run(share_of(instance, "a"), limit=32, wanted=1000), Run(share_of(instance, "b"), 32, wanted=3)
+    small.step()
+    large.step()
+    assert (small.allowed, large.allowed) == (4, 28)
+
+
+def test_more_runs_than_slots_wait_for_one_that_ends(instance: dg.DagsterInstance) -> None:
+    runs = [Run(share_of(instance, name), limit=2, wanted=9) for name in "abc"]
+    for _ in range(3):
+        for run in runs:
+            run.step()
+            run.answer(9)
+    assert sorted(run.allowed for run in runs) == [0, 1, 1]
+    served = next(run for run in runs if run.allowed)
+    served.share.release()
+    others = [run for run in runs if run is not served]
+    for run in others:
+        run.step()
+    assert [run.allowed for run in others] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("seed", "turns"), [(0, 20), *(pytest.param(seed, 100, marks=pytest.mark.slow) for seed in range(1, 5))]
+)
+def test_runs_that_come_and_go_never_have_more_under_way_than_the_server_takes(
+    instance: dg.DagsterInstance, seed: int, turns: int
+) -> None:
+    numbers = random.Random(seed)  # noqa: S311 - reproducible
+    limit = numbers.choice([5, 24, 97])
+    runs: dict[str, Run] = {}
+    for turn in range(turns):
+        if len(runs) < 5 and numbers.random() < 0.3:
+            runs[f"{turn}"] = Run(share_of(instance, f"{turn}"), limit, wanted=numbers.randrange(1, 400))
+        for name in numbers.sample(sorted(runs), len(runs)):
+            run = runs[name]
+            run.step()
+            assert sum(one.under_way for one in runs.values()) <= limit
+            run.answer(numbers.randrange(limit))
+            if numbers.random() < 0.05:
+                run.share.release()
+                del runs[name]
+    while len(runs) > 1:
+        runs.popitem()[1].share.release()
+    for run in runs.values():
+        run.wanted = 1000
+        for _ in range(3):
+            run.answer(limit)
+            run.step()
+        assert run.allowed == limit, "one that is left alone has everything"
+
+
+def test_slots_of_a_run_that_has_ended_come_back(instance: dg.DagsterInstance) -> None:
+    ended = dg.DagsterRun(job_name="partition", run_id="00000000-0000-0000-0000-000000000001")
+    instance.add_run(ended)
+    killed = Run(SlotShare(instance, ended.run_id), limit=16, wanted=99)
+    killed.step()
+    other = Run(share_of(instance, "other"), limit=16, wanted=99)
+    other.step()
+    assert other.allowed == 0
+    instance.report_run_failed(ended)
+    other.step()
+    other.step()
+    assert other.allowed == 16
+
+
+def test_another_limit_is_taken_over_without_a_restart(instance: dg.DagsterInstance) -> None:
+    first = Run(share_of(instance, "a"), limit=64, wanted=1000)
+    first.step()
+    first.answer(64)
+    first.share.release()
+    again = Run(share_of(instance, "b"), limit=5, wanted=1000)
+    again.step()
+    assert again.allowed == 5
+
+
+def test_an_instance_without_pools_says_what_it_lacks() -> None:
+    with dg.DagsterInstance.ephemeral() as memory, pytest.raises(ShareError, match=r"share_servers.*Postgres"):
+        SlotShare(memory, "a")
+
+
+def test_a_storage_that_fails_is_an_error_and_leaves_what_was_claimed(instance: dg.DagsterInstance) -> None:
+    run = Run(share_of(instance, "a"), limit=8, wanted=9)
+    run.step()
+    storage = instance.event_log_storage
+    storage.delete_concurrency_limit(pool_name(SERVER))
+    with storage.index_connection() as connection:  # type: ignore[attr-defined]
+        connection.exec_driver_sql("ALTER TABLE concurrency_slots RENAME TO away")
+    with pytest.raises(ShareError, match="storage failed"):
+        run.step()
+    assert run.allowed == 8
+
+
+def test_a_managed_server_is_not_shared() -> None:
+    with pytest.raises(ValueError, match="belongs to its run alone"):
+        SglangEngineSettings.model_validate({"kind": "sglang", "managed": {}, "share_servers": True})
+
+
+def test_engines_over_one_server_stay_within_its_limit_and_each_ends(instance: dg.DagsterInstance) -> None:
+    """Three runs of 120 requests at once, on a server that takes 12."""
+    case = Case(120, 12, 4, 0.03)
+
+    async def run(name: str, url: str) -> int:
+        settings = SglangEngineSettings(kind="sglang", endpoints=(url,), share_servers=True)
+        share = share_of(instance, name)
+        engine = SglangEngine(settings, ModelFacts(VOCAB, CONTEXT, (STOP,)), Pace(share_every_s=0.1), share=share)
+        await engine.start()
+        sampling = Sampling(max_new_tokens=64)
+        requests = (Request(f"{name}{n}", f"{name}{n}", [10_000 + n], sampling, n) for n in range(120))
+        answers = await asyncio.gather(*map(engine.generate, requests))
+        await engine.close()
+        return len(answers)
+
+    async def all_of_them(url: str) -> list[int]:
+        return await asyncio.gather(*(run(name, url) for name in "abc"))
+
+    with mock_server(case) as (url, _):
+        assert asyncio.run(all_of_them(url)) == [120, 120, 120]
+        seen = drawn(url)
+    assert seen["requests"] == 360
+    assert seen["peak"] <= 12
+    assert not instance.event_log_storage.get_concurrency_info(pool_name(url)).claimed_slots
