@@ -51,7 +51,7 @@ bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the cl
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.draft_vocabulary $(if $(filter full,$(BENCH)),--full --write)
-	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
+	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),--write,--rows 3000)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
 
 ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.

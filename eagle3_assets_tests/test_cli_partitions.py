@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
@@ -220,6 +221,18 @@ def test_a_plan_says_what_materialize_would_refuse(make_project: ProjectMaker, t
     assert "REFUSED d nothing judged" in out
     assert "d: 4 refused and never sent; commonest reason, 4 of 4: the chat template refused it: Templ" in out
     assert "\x1b" not in out
+
+
+def test_a_damaged_source_leaves_the_plan_of_the_others(make_project: ProjectMaker, tmp_path: Path) -> None:
+    make_project(demo_rows("chat", 3))
+    config = yaml.safe_load((tmp_path / "eagle3.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "bad.jsonl.gz").write_bytes(b"")
+    config["datasets"].insert(0, {**config["datasets"][0], "name": "bad", "source": "bad.jsonl.gz"})
+    (tmp_path / "eagle3.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    code, out, err = invoke(tmp_path, "plan", "--all")
+    assert code == 1
+    assert row(out, "d")[0] == "3"
+    assert "bad: no plan, " in err and "bad.jsonl.gz: is empty" in err
 
 
 @pytest.mark.parametrize(

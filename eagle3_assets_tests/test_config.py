@@ -360,3 +360,11 @@ def test_a_password_in_a_place_is_not_repeated(tmp_path: Path, place: str, shown
     with pytest.raises(ConfigError) as raised:
         load_config(written(tmp_path, text))
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_link_as_a_source_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "0a1b2c").write_bytes(b"{}\n")
+    (tmp_path / "train.jsonl").symlink_to(tmp_path / "0a1b2c")
+    (tmp_path / "here").symlink_to(tmp_path, target_is_directory=True)
+    config = load_config(written(tmp_path, "target: {model: demo}\ndatasets: [{name: a, source: here/train.jsonl}]\n"))
+    assert config.datasets[0].source == (str(tmp_path / "train.jsonl"),)

@@ -76,13 +76,15 @@ def accounted(record: SourceRecord, used: int, refused_limit: float) -> dg.Asset
         (accounts.elsewhere, "in other partitions"),
         (accounts.skipped, "skipped"),
         (accounts.left_out, "not in the sample"),
+        (accounts.further_samples, "further samples of prompts in other rows"),
     ):
         said += f", {count:,} {what}" if count else ""
     said += f"; first {record.refused[0]}" if record.refused else ""
     if share > refused_limit:
         said += f"; {share:.2%} refused is more than refused_limit ({refused_limit:.2%})"
     if accounts.nothing_usable:
-        said += "; no row is usable" if refused else "; the source is empty"
+        none = "`skip` leaves out every row" if accounts.rows else "the source is empty"
+        said += f"; {'no row is usable' if refused else none}"
     if lost:
         said += f"; {lost:,} rows are not accounted for: materialize prompts again"
     bad = lost != 0 or accounts.nothing_usable

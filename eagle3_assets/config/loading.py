@@ -145,6 +145,13 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
         except (RuntimeError, ValueError) as error:  # a home directory of nobody, a zero byte
             raise ConfigError(f"{text!r} is no path: {error}") from None
 
+    def source(text: str) -> str:
+        resolved, place = local(text), Path(text)
+        if "://" in text or place.name in ("", "..") or place.name.startswith("~"):
+            return resolved
+        # The last link is not followed: a file of a cache has its name, and so its ending, from the link alone.
+        return str(Path(local(str(place.parent))) / place.name)
+
     engine = config.engine
     if isinstance(engine, SglangEngineSettings) and engine.ca_file:
         engine = engine.model_copy(update={"ca_file": local(engine.ca_file)})
@@ -176,7 +183,7 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
             "storage": config.storage.model_copy(
                 update={"root": root, "scratch": local(config.storage.scratch) if config.storage.scratch else None}
             ),
-            "datasets": tuple(d.model_copy(update={"source": tuple(map(local, d.source))}) for d in config.datasets),
+            "datasets": tuple(d.model_copy(update={"source": tuple(map(source, d.source))}) for d in config.datasets),
         }
     )
 
