@@ -126,7 +126,7 @@ def build(project: Project) -> dg.AssetsDefinition:
                 project,
                 partition,
                 loaded,
-                engine.create(context.instance, context.run_id),
+                engine.create(context.instance, context.run.run_id),
                 tokenized_prompts,
                 sampling=sampling,
                 wishes=config.wishes(),

@@ -4,7 +4,6 @@ What belongs here: the command and its table. Not here: counting (``vocabularies
 files (``exports.vocabulary``).
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, console, say
+from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,10 +27,10 @@ def vocabulary(
         int | None, typer.Option("--size", metavar="D", min=1, help="Draft ids; else export.draft_vocab_size.")
     ] = None,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Write the files that trainers read there.")
+        str | None, typer.Option("--to", metavar="DIR", help="Write the files that trainers read there.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the page there; it opens from disk.")
+        str | None, typer.Option("--html", metavar="FILE", help="Write the page there; it opens from disk.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -42,8 +41,6 @@ def vocabulary(
 
     Exit code 0: chosen. 1: chosen, but a partition is refused or cannot be read. 2: nothing could be counted.
     """
-    from upath import UPath
-
     from eagle3_assets.exports.vocabulary import FILES, require_torch, vocabulary_files, write_vocabulary
     from eagle3_assets.pages.coverage import coverage_page
     from eagle3_assets.storage.files import write_page
@@ -65,10 +62,10 @@ def vocabulary(
         out.print(Text.assemble((one.state, _STYLES.get(one.state, "")), f" {one.partition}{why}"))
     out.print(vocabulary_verdict(made.vocabulary), highlight=False, markup=False)
     if to:
-        write_vocabulary(vocabulary_files(made.vocabulary, made.record), UPath(to.absolute()))
+        write_vocabulary(vocabulary_files(made.vocabulary, made.record), place_given(to))
         say(f"{to}: {', '.join(FILES)}")
     if html:
-        write_page(coverage_page(made), UPath(html.absolute()))
+        write_page(coverage_page(made), place_given(html))
         say(f"{html}: the page")
     if any(one.state in _STYLES for one in made.left_out):
         raise typer.Exit(1)
