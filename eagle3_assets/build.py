@@ -12,7 +12,7 @@ from eagle3_assets.assets import (
     training_export,
     training_samples,
 )
-from eagle3_assets.automation import carry_on
+from eagle3_assets.automation import alert_sensors, carry_on
 from eagle3_assets.checks import laws, replay, sources
 from eagle3_assets.jobs import corpus_job, partition_job, replay_job, trial_job
 from eagle3_assets.project import Project
@@ -44,7 +44,7 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
         assets=[module.build(project) for module in ASSETS],
         asset_checks=[sources.build(project), *laws.build(project), replay.build(project)],
         jobs=[trial_job(project), partition_job, corpus_job, replay_job(project)],
-        sensors=[carry_on],
+        sensors=[carry_on, *alert_sensors(project.config.alerts)],
         resources={
             "target": TargetResource(settings=target),
             "engine": EngineResource(

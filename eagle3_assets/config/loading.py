@@ -18,6 +18,7 @@ from eagle3_assets.config.addresses import HUB_SCHEME, parse_address, without_se
 from eagle3_assets.config.engines import SglangEngineSettings
 from eagle3_assets.config.faults import faults_of
 from eagle3_assets.config.models import Eagle3Config, Storage
+from eagle3_assets.config.operating import Metrics
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -111,6 +112,7 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         "target.model": target.model,
         "target.tokenizer": target.tokenizer,
         "target.chat_template": target.chat_template,
+        "metrics.directory": config.metrics.directory,
     }
     faults = [
         f"{key}: must be a local path, not {without_secrets(place)}"
@@ -177,6 +179,7 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
             ),
             "engine": engine,
             "storage": Storage(root=root),
+            "metrics": Metrics(directory=local(directory) if (directory := config.metrics.directory) else None),
             "datasets": tuple(d.model_copy(update={"source": tuple(map(local, d.source))}) for d in config.datasets),
         }
     )
