@@ -178,12 +178,14 @@ def test_figures_of_real_runs(make_project: ProjectMaker, tmp_path: Path, monkey
     )
 
 
-def test_the_rules_ask_for_figures_that_there_are() -> None:
+def test_rules_and_page_name_the_figures_that_there_are() -> None:
     servers = (ServerLoad("s", 0, live=True, evictions=0),)
     figures = [*generation_figures(PARTITION, snapshot(servers=servers), running=True, at=0), *partition_figures([], 0)]
     names = {f"{figure.name}_total" if figure.counter else figure.name for figure in figures}
     asked = set(re.findall(r"\beagle3_\w+", RULES.read_text(encoding="utf-8")))
     assert asked and asked <= names
+    page = (RULES.parent.parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\beagle3_(?:generation|partition|state)_\w+", page)) == names
 
 
 @pytest.mark.scale
