@@ -43,15 +43,13 @@ def partition_states(project: Project, instance: dg.DagsterInstance | None) -> l
         except SealedError:
             damaged = True
         latest = made.get(partition.key, {})
-        generated = latest.get(GENERATIONS)
-        tokens = generated.asset_materialization.metadata.get("output_tokens") if generated else None
         states.append(
             PartitionState(
                 partition,
                 sealed.pointer if sealed else None,
                 damaged,
                 {asset: record.timestamp for asset, record in latest.items()},
-                int(tokens.value) if tokens is not None else None,
+                _output_tokens(latest.get(GENERATIONS)),
                 _checks(instance, list(graph.asset_check_keys), partition.key) if instance else {},
             )
         )
@@ -73,6 +71,12 @@ def _materializations(
             for record in instance.fetch_materializations(wanted, limit=len(chunk)).records:
                 found[record.partition_key or ""][asset.path[-1]] = record
     return found
+
+
+def _output_tokens(record: dg.EventLogRecord | None) -> int | None:
+    made = record.asset_materialization if record else None
+    tokens = made.metadata.get("output_tokens") if made else None
+    return tokens.value if isinstance(tokens, dg.IntMetadataValue) else None
 
 
 def _checks(

@@ -13,10 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from eagle3_assets import metrics
+from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.config import CONFIG_VARIABLE, Dataset
 from eagle3_assets.engines.base import ServerLoad
 from eagle3_assets.generation.progress import Progress, Tracker
+from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.metrics import figures_text, generation_figures, measured, partition_figures
 from eagle3_assets.partitions import Partition
 from eagle3_assets.recorded import partition_states
@@ -176,6 +178,15 @@ def test_figures_of_real_runs(make_project: ProjectMaker, tmp_path: Path, monkey
     assert re.search(
         '^eagle3_partition_check_found{.*check="prompt_injection".*status="warned"} 1.0$', text, re.MULTILINE
     )
+
+    # What a run is about to judge has not been judged.
+    with persistent_instance() as instance:
+        instance.create_run_for_job(
+            build_defs(project).resolve_job_def(PARTITION_JOB), tags={"dagster/partition": "d-00of02"}
+        )
+        first, second = partition_states(project, instance)
+    assert set(first.checks.values()) == {"no_result"}
+    assert "no_result" not in second.checks.values()
 
 
 def test_rules_and_page_name_the_figures_that_there_are() -> None:
