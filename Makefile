@@ -17,7 +17,7 @@ setup: $(READY) ## Makes .venv and installs the project into it.
 $(READY): pyproject.toml setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eagle3_assets needs Python 3.11 or newer, not " + sys.version.split()[0] + "; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,metrics,dev]'
 	@touch $@
 
 demo: $(READY) ## Materializes every demo partition and shows what came out.
@@ -43,7 +43,7 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-test-scale: $(READY) ## Runs the tests beyond one machine, on a server with S3's API (25 MB the first time).
+test-scale: $(READY) ## Runs the tests of many machines (Postgres, S3, Ray, nginx).
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[scale]'
 	$(BIN)/python -m pytest -m scale
 

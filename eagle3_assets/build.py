@@ -13,7 +13,7 @@ from eagle3_assets.assets import (
     training_export,
     training_samples,
 )
-from eagle3_assets.automation import carry_on
+from eagle3_assets.automation import alert_sensors, carry_on
 from eagle3_assets.checks import laws, replay, sources, vocabulary
 from eagle3_assets.jobs import corpus_job, export_job, partition_job, replay_job, trial_job
 from eagle3_assets.project import Project
@@ -51,7 +51,7 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
             vocabulary.build(project),
         ],
         jobs=[trial_job(project), partition_job, export_job, corpus_job, replay_job(project)],
-        sensors=[carry_on],
+        sensors=[carry_on, *alert_sensors(project.config.alerts)],
         resources={
             "target": TargetResource(settings=target),
             "engine": EngineResource(

@@ -6,6 +6,7 @@ loaded. Not here: what may stand in a config (``config``), the laws, how it is s
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
@@ -99,6 +100,17 @@ def check_engine(config: Eagle3Config) -> list[str]:
     python = engine.managed.python if engine.managed else None
     if python and "/" in python and not Path(python).is_file():
         faults.append(f"engine.managed.python: there is no file {python}")
+    return faults
+
+
+def check_metrics(config: Eagle3Config) -> list[str]:
+    """Why a run would keep no figures, though it shall."""
+    directory = config.metrics.directory
+    if directory is None:
+        return []
+    faults = [] if Path(directory).is_dir() else [f"metrics.directory: there is no directory {directory}"]
+    if find_spec("prometheus_client") is None:
+        faults.append("metrics.directory: needs the extra: pip install '.[metrics]'")
     return faults
 
 

@@ -123,11 +123,8 @@ def measured_throughput(engine: str, tokenizer: str) -> Throughput | None:
     Returns:
         None where no such run is known. No instance is made for it.
     """
-    home = _home()
-    if not home.is_dir() or not any(home.iterdir()):
-        return None
-    with persistent_instance() as instance:
-        return throughput_of(instance, engine, tokenizer)
+    with existing_instance() as instance:
+        return throughput_of(instance, engine, tokenizer) if instance else None
 
 
 def throughput_of(instance: "dg.DagsterInstance", engine: str, tokenizer: str) -> Throughput | None:
@@ -163,6 +160,21 @@ def persistent_instance() -> Iterator["dg.DagsterInstance"]:
             f"{home}: the database of the Dagster instance cannot be used: {error.orig}. Generated rows are kept with"
             " the data; run again when that is mended."
         ) from error
+
+
+@contextmanager
+def existing_instance() -> Iterator["dg.DagsterInstance | None"]:
+    """The same instance where there is one; None is made where there is none.
+
+    Raises:
+        StorageError: its database fails.
+    """
+    home = _home()
+    if not home.is_dir() or not any(home.iterdir()):
+        yield None
+        return
+    with persistent_instance() as instance:
+        yield instance
 
 
 def materialize(
@@ -239,7 +251,7 @@ def _run(
             kept=_count(counts.get("kept_from_before")),
             commonest_reason=str(reason.value) if reason is not None and reason.value is not None else None,
             failures=[_failure(event) for event in result.all_events if event.is_step_failure],
-            checks=[_check(evaluation) for evaluation in result.get_asset_check_evaluations()],
+            checks=[check_outcome(evaluation) for evaluation in result.get_asset_check_evaluations()],
         )
 
 
@@ -272,7 +284,8 @@ def _failure(event: "dg.DagsterEvent") -> str:
     return f"{event.step_key}: {error.message.strip() if error else 'failed'}"
 
 
-def _check(evaluation: "dg.AssetCheckEvaluation") -> CheckOutcome:
+def check_outcome(evaluation: "dg.AssetCheckEvaluation") -> CheckOutcome:
+    """One check's result, in the words of the laws where it is a law's."""
     status = evaluation.metadata.get("status")
     said: Status
     if status is not None:

@@ -72,3 +72,10 @@ def test_a_trial_has_its_datasets_sampling_and_no_other_partition_is_taken_for_o
     [failure] = [event for event in result.all_events if event.is_step_failure]
     assert failure.step_failure_data.user_failure_data
     assert "d, which is no trial" in (failure.step_failure_data.user_failure_data.description or "")
+
+
+def test_whoever_may_launch_may_choose_what_runs(make_project: ProjectMaker) -> None:
+    """The Launchpad can replace the engine, its interpreter included: docs/security.md counts editors as trusted."""
+    managed = {"kind": "sglang", "managed": {"python": "/anything"}}
+    engine = {"settings": managed, "target": {"model": "demo"}, "servers": "/anywhere"}
+    assert dg.validate_run_config(job(make_project(), PARTITION_JOB), {"resources": {"engine": {"config": engine}}})

@@ -106,6 +106,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     from eagle3_assets.exports.errors import ExportError
     from eagle3_assets.generation.errors import GenerationError
     from eagle3_assets.interchange import InterchangeError
+    from eagle3_assets.metrics import MetricsError
     from eagle3_assets.partitions import UnknownPartitionError
     from eagle3_assets.prompts.rows import PromptSourceError
     from eagle3_assets.sample_sources import SourceError
@@ -120,6 +121,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
         ExportError,
         GenerationError,
         InterchangeError,
+        MetricsError,
         PromptSourceError,
         RefusedPartitionError,
         SourceError,

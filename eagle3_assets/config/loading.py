@@ -17,6 +17,7 @@ from eagle3_assets.config.addresses import HUB_SCHEME, fault_of_store, parse_add
 from eagle3_assets.config.engines import SglangEngineSettings
 from eagle3_assets.config.faults import faults_of
 from eagle3_assets.config.models import Eagle3Config
+from eagle3_assets.config.operating import Metrics
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -111,6 +112,7 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         "target.tokenizer": target.tokenizer,
         "target.chat_template": target.chat_template,
         "storage.scratch": config.storage.scratch,
+        "metrics.directory": config.metrics.directory,
     }
     faults = [
         f"{key}: must be a local path, not {without_secrets(place)}"
@@ -183,6 +185,7 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
             "storage": config.storage.model_copy(
                 update={"root": root, "scratch": local(config.storage.scratch) if config.storage.scratch else None}
             ),
+            "metrics": Metrics(directory=local(directory) if (directory := config.metrics.directory) else None),
             "datasets": tuple(d.model_copy(update={"source": tuple(map(source, d.source))}) for d in config.datasets),
         }
     )

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, StrictInt, field_validator, model_v
 
 from eagle3_assets.config.base import Number, Settings
 from eagle3_assets.config.engines import EngineSettings, TransformersEngineSettings
+from eagle3_assets.config.operating import Alerts, Metrics
 
 TRIAL_SUFFIX = "-trial"
 
@@ -253,6 +254,8 @@ class Eagle3Config(Settings):
     engine: EngineSettings = Field(default_factory=TransformersEngineSettings)
     storage: Storage = Field(default_factory=Storage)
     export: Export = Field(default_factory=Export)
+    alerts: Alerts = Field(default_factory=Alerts)
+    metrics: Metrics = Field(default_factory=Metrics)
     datasets: tuple[Dataset, ...] = Field(min_length=1)
     trial_rows: StrictInt = Field(20, ge=1, le=10_000, description="Conversations of a dataset's trial partition.")
     law_effects: dict[str, Literal["warn"]] = Field(
