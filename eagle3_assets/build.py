@@ -41,7 +41,6 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
         listener: is told how far generations are.
     """
     # Dagster takes no nulls in maps; what is left out is the setting's default.
-    target = project.config.target.model_dump(mode="json", exclude_none=True)
     return dg.Definitions(
         assets=[module.build(project) for module in ASSETS],
         asset_checks=[
@@ -53,12 +52,8 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
         jobs=[trial_job(project), partition_job, export_job, corpus_job, replay_job(project)],
         sensors=[carry_on, *alert_sensors(project.config.alerts)],
         resources={
-            "target": TargetResource(settings=target),
-            "engine": EngineResource(
-                settings=project.config.engine.model_dump(mode="json", exclude_none=True),
-                target=target,
-                servers=str(project.layout.servers()),
-            ),
+            "target": TargetResource(project.config.target),
+            "engine": EngineResource(project.config.engine, project.config.target, project.layout.servers()),
             "progress": listener or ProgressListener(),
             "parquet": ParquetIOManager(project.layout),
             "generations": GenerationsIOManager(project.layout),

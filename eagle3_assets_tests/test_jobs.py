@@ -10,6 +10,7 @@ import yaml
 from eagle3_assets.build import build_defs
 from eagle3_assets.jobs import CORPUS_JOB, EXPORT_JOB, PARTITION_JOB, REPLAY_JOB, TRIAL_JOB
 from eagle3_assets.project import Project
+from eagle3_assets.resources import EngineResource
 from eagle3_assets.tokens.laws import ON_REQUEST
 from eagle3_assets_tests.conftest import ProjectMaker
 
@@ -74,8 +75,12 @@ def test_a_trial_has_its_datasets_sampling_and_no_other_partition_is_taken_for_o
     assert "d, which is no trial" in (failure.step_failure_data.user_failure_data.description or "")
 
 
-def test_whoever_may_launch_may_choose_what_runs(make_project: ProjectMaker) -> None:
-    """The Launchpad can replace the engine, its interpreter included: docs/security.md counts editors as trusted."""
-    managed = {"kind": "sglang", "managed": {"python": "/anything"}}
-    engine = {"settings": managed, "target": {"model": "demo"}, "servers": "/anywhere"}
-    assert dg.validate_run_config(job(make_project(), PARTITION_JOB), {"resources": {"engine": {"config": engine}}})
+def test_whoever_may_launch_cannot_choose_what_runs(make_project: ProjectMaker) -> None:
+    """The Launchpad has no say in the engine, its interpreter, its keys or the target's code."""
+    project = make_project()
+    wanted = {"settings": {"kind": "sglang", "managed": {"python": "/anything"}}}
+    resources = job(project, PARTITION_JOB).resource_defs
+    engine = resources["engine"](dg.build_init_resource_context(config=wanted))
+    target = resources["target"](dg.build_init_resource_context(config={"settings": {"model": "/any"}}))
+    assert engine == EngineResource(project.config.engine, project.config.target, project.layout.servers())
+    assert target.load().settings == project.config.target

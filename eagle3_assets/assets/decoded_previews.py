@@ -51,7 +51,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         tokenized_prompts: pl.LazyFrame,
         raw_generations: Sealed,
-        target: TargetResource,
+        target: dg.ResourceParam[TargetResource],
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()

@@ -43,7 +43,7 @@ def build(project: Project) -> dg.AssetsDefinition:
     )
     @failing_clearly()
     def length_statistics_asset(
-        context: dg.AssetExecutionContext, raw_generations: Sealed, target: TargetResource
+        context: dg.AssetExecutionContext, raw_generations: Sealed, target: dg.ResourceParam[TargetResource]
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         statistics = length_statistics(partition_facts(raw_generations, target.load().profile))

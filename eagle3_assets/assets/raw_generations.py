@@ -102,8 +102,8 @@ def build(project: Project) -> dg.AssetsDefinition:
         config: GenerationConfig,
         prompts: pl.LazyFrame,
         tokenized_prompts: pl.LazyFrame,
-        target: TargetResource,
-        engine: EngineResource,
+        target: dg.ResourceParam[TargetResource],
+        engine: dg.ResourceParam[EngineResource],
         progress: dg.ResourceParam[ProgressListener],
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)

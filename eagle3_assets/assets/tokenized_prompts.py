@@ -47,7 +47,7 @@ def build(project: Project) -> dg.AssetsDefinition:
     )
     @failing_clearly()
     def tokenized_prompts(
-        context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: TargetResource
+        context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: dg.ResourceParam[TargetResource]
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()

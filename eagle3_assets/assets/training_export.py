@@ -38,7 +38,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         tokenized_prompts: pl.LazyFrame,
         raw_generations: Sealed,
         training_samples: pl.LazyFrame,
-        target: TargetResource,
+        target: dg.ResourceParam[TargetResource],
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)
         stored = Stored(prompts, tokenized_prompts, raw_generations)

@@ -45,7 +45,7 @@ class Pace:
     longest_pause_s: float = 30.0
     remind_every_s: float = 60.0
     """Between two log lines that say that every server is gone."""
-    share_every_s: float = 2.0
+    share_every_s: float = 1.0
     """Between two looks at what other runs want of the servers."""
 
 
