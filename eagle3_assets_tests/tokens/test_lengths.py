@@ -109,13 +109,13 @@ def test_no_outputs_are_no_figures() -> None:
 
 def test_the_verdict_in_words() -> None:
     made = length_statistics(plain(471, 1_204, 130))
-    assert length_verdict(made, LengthBand(), "d") == "median 471, p95 1,204, 67% under 500; no band is expected of d"
+    assert length_verdict(made, LengthBand(), "d") == "median 471, p95 1,204, 66.7% under 500; no band is expected of d"
     inside = LengthBand.model_validate({"median": [400, 500], "p95": [1_000, 2_000]})
     assert length_verdict(made, inside, "d") == (
-        "median 471, p95 1,204, 67% under 500: inside the band expected of d (median 400 to 500, p95 1,000 to 2,000)"
+        "median 471, p95 1,204, 66.7% under 500: inside the band expected of d (median 400 to 500, p95 1,000 to 2,000)"
     )
     outside = LengthBand.model_validate({"median": [500, 900], "share_under_500": [0.0, 0.5]})
-    misses = ["median 471 is outside 500-900", "share under 500 66.67% is outside 0.00%-50.00%"]
+    misses = ["median 471 is outside 500-900", "share under 500 66.67% is outside 0%-50.00%"]
     assert band_misses(made.row(0, named=True), outside) == misses
     assert length_verdict(made, outside, "d").endswith(f": outside the band expected of d: {'; '.join(misses)}")
 

@@ -4,6 +4,7 @@ import polars as pl
 
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, shown_name
+from eagle3_assets.tokens.wording import percent
 
 _SAMPLE_OF_A_TURN = r":\d+$"
 """What tells several samples of one prompt apart: their ids are ``conversation:turn:sample``."""
@@ -47,8 +48,8 @@ def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgemen
         if len(surplus):
             sample, first = surplus.row(0)
             details.append(
-                f"{counted(len(surplus), noun)} equal to an earlier one ({len(surplus) / len(rows):.2%}), first"
-                f" {shown_name(sample)}: {said} {shown_name(first)}"
+                f"{counted(len(surplus), noun)} equal to an earlier one ({percent(len(surplus) / len(rows), 2)}),"
+                f" first {shown_name(sample)}: {said} {shown_name(first)}"
             )
     held = f"no two of {counted(len(rows), 'sample')} are equal"
     reason = None if len(with_prompt) == len(rows) else f"{counted(len(rows) - len(with_prompt), 'row')} without prompt"
