@@ -1,7 +1,7 @@
 """Outputs decoded for a person's eyes: exactly from their ids, and safe to show on a terminal.
 
-What belongs here: choosing samples, text of ids, the form in which one sample is shown. Not here: reading files and
-partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
+What belongs here: text of ids, the form in which one sample is shown. Not here: choosing samples, reading files
+and partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
 
 Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_text` or
 :func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
@@ -248,20 +248,6 @@ def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: 
             **({"prompt_ids": list(sample.prompt_ids or ()) if known else None} if prompt and ids else {}),
         }
     )
-
-
-def spread(lengths: Sequence[int], count: int) -> list[int]:
-    """Positions at even quantiles of the lengths, the shortest and the longest among them, short to long.
-
-    Equal lengths are taken in their order, so the choice is the same every time. One alone is the median.
-    """
-    ordered = sorted(range(len(lengths)), key=lambda position: (lengths[position], position))
-    last = len(ordered) - 1
-    if count > last:
-        return ordered
-    if count == 1:
-        return [ordered[last // 2]]
-    return [ordered[step * last // (count - 1)] for step in range(count)]
 
 
 def _rows(ids: Sequence[int], decoder: Decoder) -> Iterator[Piece]:

@@ -12,8 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from eagle3_assets.decoding import Sample, shown_line, spread
+from eagle3_assets.decoding import Sample, shown_line
 from eagle3_assets.interchange import InterchangeError, Record, Refusal, Row, read_row_at, read_rows
+from eagle3_assets.tokens.quantiles import spread
 
 if TYPE_CHECKING:
     import polars as pl

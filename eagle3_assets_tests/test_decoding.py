@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.decoding import Decoder, Sample, sample_lines, shown_line, shown_text, spread
+from eagle3_assets.decoding import Decoder, Sample, sample_lines, shown_line, shown_text
 from eagle3_assets.tokens.profile import resolve_profile
+from eagle3_assets.tokens.quantiles import spread
 from eagle3_assets_tests.tokens import kimi
 
 

@@ -20,6 +20,7 @@ _SPANS = pl.List(pl.Struct({"kind": pl.String, "start": pl.Int32, "end": pl.Int3
 
 ANATOMY = pl.Schema(
     [
+        ("reasoning_opened", pl.Boolean),
         ("reasoning_end", pl.Int32),
         ("reasoning_tokens", pl.Int32),
         ("answer_tokens", pl.Int32),
@@ -37,10 +38,11 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
         profile: what it does not describe is answer.
 
     Returns:
-        :data:`ANATOMY`, a row for each row: ``reasoning_end`` is the index of the end-of-reasoning id, -1 where
-        absent; ``reasoning_tokens`` counts the ids between the markers of reasoning, ``tool_tokens`` those of tool
-        sections with their markup, ``answer_tokens`` all others but the final stop id; ``spans`` are in order, from
-        each first index to the index after the last.
+        :data:`ANATOMY`, a row for each row: ``reasoning_opened`` is whether the output begins in reasoning, opened by
+        the prompt or by its first id; ``reasoning_end`` is the index of the end-of-reasoning id, -1 where absent;
+        ``reasoning_tokens`` counts the ids between the markers of reasoning, ``tool_tokens`` those of tool sections
+        with their markup, ``answer_tokens`` all others but the final stop id; ``spans`` are in order, from each first
+        index to the index after the last.
 
     Raises:
         TypeError: a column of ids is no list of integers.
@@ -61,6 +63,7 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
     markers = opened_here.astype(np.int64) + closed_here
     return pl.DataFrame(
         {
+            "reasoning_opened": batch.opened_reasoning,
             "reasoning_end": ends,
             "reasoning_tokens": per_kind[_REASONING] - markers,
             "answer_tokens": per_kind[_ANSWER],

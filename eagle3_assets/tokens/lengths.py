@@ -15,6 +15,7 @@ import polars as pl
 from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.contract import LENGTH_STATISTICS
 from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.tokens.quantiles import nearest_rank
 from eagle3_assets.tokens.wording import percent
 
 SHORT = 500
@@ -99,6 +100,11 @@ def _endings(facts: pl.DataFrame) -> dict[str, object]:
     }
 
 
+def present_sections(statistics: pl.DataFrame) -> pl.DataFrame:
+    """Rows of :func:`length_statistics` to show: whole outputs, and of their sections those that any of them has."""
+    return statistics.filter((pl.col("section") == "output") | (pl.col("tokens") > 0))
+
+
 def length_counts(lengths: pl.Series) -> pl.DataFrame:
     """How many outputs have each length: ``length`` and ``samples``, both Int64, ordered by length.
 
@@ -132,7 +138,9 @@ def counted_figures(counts: pl.DataFrame) -> dict[str, Any]:
         "samples": samples,
         "tokens": tokens,
         "mean": tokens / samples,
-        **{name: int(length[np.searchsorted(up_to, _rank(samples, q), "right")]) for name, q in _SHOWN_QUANTILES},
+        **{
+            name: int(length[np.searchsorted(up_to, nearest_rank(samples, q), "right")]) for name, q in _SHOWN_QUANTILES
+        },
         "share_under_500": int(each[length < SHORT].sum()) / samples,
         "histogram": _binned(length, each),
     }
@@ -235,11 +243,7 @@ def _expectations(band: LengthBand) -> tuple[tuple[str, str, Band | None, Callab
 
 def _quantile(ordered: pl.Series, q: float) -> float:
     """The shortest real length which at least this share of the outputs do not exceed (nearest rank)."""
-    return float(ordered[_rank(len(ordered), q)])
-
-
-def _rank(count: int, q: float) -> int:
-    return max(0, math.ceil(q * count - 1e-9) - 1)
+    return float(ordered[nearest_rank(len(ordered), q)])
 
 
 def _plain(value: object) -> object:
