@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.wording import percent
 
 
@@ -53,6 +54,7 @@ def environment() -> Environment:
     )
     made.filters["number"] = _number
     made.filters["percent"] = _percent
+    made.filters["visible"] = visible
     return made
 
 

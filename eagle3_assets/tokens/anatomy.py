@@ -3,6 +3,8 @@
 What belongs here: reading ids into sections, columnar. Not here: whether the sections are right (laws say), decoding.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -71,6 +73,15 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
             "spans": _span_lists(spans, len(batch)),
         }
     ).cast(dict(ANATOMY))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
+
+
+def begins_in_reasoning(output_ids: Sequence[int], prompt_ids: Sequence[int] | None, profile: TargetProfile) -> bool:
+    """Whether one output begins in reasoning, opened by its prompt, as far as that is known, or by its first id."""
+    ids = pl.List(pl.Int64)
+    frame = pl.DataFrame(
+        {"output_ids": pl.Series([output_ids], dtype=ids), "prompt_ids": pl.Series([prompt_ids], dtype=ids)}
+    )
+    return bool(Batch(frame, Context(profile)).opened_reasoning[0])
 
 
 def _reasoning_stop(batch: Batch, ends: Ints, tools: Ints) -> Ints:
