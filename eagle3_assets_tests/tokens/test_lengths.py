@@ -18,6 +18,7 @@ from eagle3_assets.tokens.lengths import (
     length_statistics,
     length_verdict,
     merged,
+    present_sections,
 )
 
 Row = tuple[int, int, bool, int, int]
@@ -67,6 +68,15 @@ def test_statistics_are_what_a_plain_recount_gives(rows: list[Row]) -> None:
     for row in made.iter_rows(named=True):
         of_turn = [r for r in rows if row["turn"] in (None, r[4])]
         recount(row, of_turn)
+
+
+def test_a_section_that_no_output_has_is_not_shown() -> None:
+    made = length_statistics(facts([(0, 7, False, 0, 1), (0, 9, False, 0, 3)]))
+    assert len(made) == 9
+    shown = present_sections(made).select("turn", "section").rows()
+    assert shown == [(turn, section) for turn in (None, 1, 3) for section in ("output", "answer")]
+    assert present_sections(length_statistics(plain()))["section"].to_list() == ["output"]
+    assert len(present_sections(length_statistics(facts([(1, 7, False, 0, 1)])))) == 3
 
 
 def recount(row: dict[str, Any], rows: list[Row]) -> None:
