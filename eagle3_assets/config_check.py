@@ -24,6 +24,7 @@ from eagle3_assets.prompts.sources import estimate_rows, find
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
 from eagle3_assets.target import LoadedTarget, TargetError, load_target
 from eagle3_assets.tokens.verdict import Report, Verdict
+from eagle3_assets.tokens.wording import percent
 
 _CANARY = "tokenizer_canary"
 
@@ -142,7 +143,7 @@ def _checked(project: Project, dataset: Dataset, target: LoadedTarget | None, ro
     elif accounts.refused_share > dataset.refused_limit:
         faults.append(
             f"{accounts.refused:,} of the first {accounts.rows - accounts.skipped:,} rows are refused,"
-            f" {accounts.refused_share:.2%}, more than refused_limit ({dataset.refused_limit:.2%})"
+            f" {percent(accounts.refused_share, 2)}, more than refused_limit ({percent(dataset.refused_limit, 2)})"
         )
     if target is None:
         return CheckedDataset(dataset, tuple(faults), found=found)

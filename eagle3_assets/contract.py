@@ -237,7 +237,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "ids_sha256": "sha256 of prompt and output ids, taken at capture",
     "stratum": "why this sample was chosen",
     "reasoning_end": "index of the end-of-reasoning id in the output ids, -1 where absent",
-    "findings": "laws that this sample breaks",
+    "findings": "laws that this sample breaks or that remark on it",
     "spans": "sections of the output: kind, first index, index after the last",
     "section": "output, or its parts: reasoning and answer (tool calls included)",
     "samples": "generated outputs; in corpus_summary, those that training_samples takes",

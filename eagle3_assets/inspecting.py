@@ -38,7 +38,8 @@ class Inspection:
     statistics: pl.DataFrame
     """``contract.LENGTH_STATISTICS``."""
     samples: pl.DataFrame
-    """``contract.DECODED_PREVIEWS`` with ``prompt_ids`` and ``output_ids``, those spread over the lengths first."""
+    """``contract.DECODED_PREVIEWS`` with ``reasoning_opened``, ``prompt_ids`` and ``output_ids``, those spread over the
+    lengths first."""
 
     @property
     def previews(self) -> pl.DataFrame:
@@ -122,6 +123,7 @@ def _samples(outputs: pl.LazyFrame, chosen: pl.DataFrame, findings: pl.DataFrame
         "prompt_ids",
         "output_ids",
         pl.Series("text", texts, dtype=pl.String),
+        sections["reasoning_opened"],
         sections["reasoning_end"],
         pl.col("output_ids").list.len().cast(pl.Int32).alias("completion_tokens"),
         "finish_type",
@@ -130,6 +132,6 @@ def _samples(outputs: pl.LazyFrame, chosen: pl.DataFrame, findings: pl.DataFrame
     return (
         chosen.join(described, on="sample_id", how="left", maintain_order="left")
         .with_columns(pl.col("findings").fill_null(pl.lit([], pl.List(pl.String))))
-        .select(*DECODED_PREVIEWS.names(), "prompt_ids", "output_ids")
+        .select(*DECODED_PREVIEWS.names(), "reasoning_opened", "prompt_ids", "output_ids")
         .cast(dict(DECODED_PREVIEWS))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
     )

@@ -85,7 +85,7 @@ def test_what_is_not_there_is_named_and_the_rest_is_checked(tmp_path: Path) -> N
     assert "the Hub is not asked here" in faults[2]
     assert "materializing downloads it" in faults[2]
     assert "odd.jsonl: its format is not recognised (of the first 2 rows: no known format; 2 in no known" in faults[3]
-    assert faults[4] == "bad: 1 of the first 4 rows are refused, 25.00%, more than refused_limit (0.00%)"
+    assert faults[4] == "bad: 1 of the first 4 rows are refused, 25.00%, more than refused_limit (0%)"
     assert faults[5] == "stops: sampling.stop_token_ids: 163586 is no id of the target's vocabulary"
     assert len(faults) == 6
     assert "bad: refused bad.jsonl:1: is not JSON" in result.stdout

@@ -208,7 +208,14 @@ class TestFile:
             len(ids_of("\x1b[31m <b> \u202e")),
             "<|im_user|>",
         )
-        assert second == {"sample_id": "t", "tokens": 1, "reasoning_end": -1, "text": "hello", "prompt": None}
+        assert second == {
+            "sample_id": "t",
+            "tokens": 1,
+            "reasoning_end": -1,
+            "finish_type": None,
+            "text": "hello",
+            "prompt": None,
+        }
         assert "\\u001b" in decode(place.file, "--json").stdout
         [with_ids] = (
             json.loads(line) for line in decode(place.file, "--json", "--ids", "--id", "t").stdout.splitlines()
@@ -354,6 +361,12 @@ class TestPartition:
         assert names(result) == ["answer", "last"]
         assert "tokens=9 -----\n<|im_user|>user<|im_middle|>hello<|im_end|>" in result.stdout
         assert result.stdout.count("</think>") == 2
+
+    def test_a_cut_off_output_says_so(self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]) -> None:
+        place.seal(rows)
+        [cut] = headers(decode("chats", "--id", "cut-in-reasoning"))
+        assert cut.endswith(" response@-1 cut off =====")
+        assert json.loads(decode("chats", "--id", "cut-in-reasoning", "--json").stdout)["finish_type"] == "length"
 
     def test_an_id_without_output_and_an_unknown_one_are_told_apart(
         self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]

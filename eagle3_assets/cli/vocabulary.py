@@ -14,6 +14,7 @@ from rich.text import Text
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
 from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say
+from eagle3_assets.tokens.wording import percent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,6 +92,6 @@ def sizes_table(table: "pl.DataFrame") -> Table:
     shown.add_column("")
     shares = {(row["dataset"], row["draft_ids"]): row["coverage"] for row in table.iter_rows(named=True)}
     for size, mark in table.select("draft_ids", "mark").unique(maintain_order=True).iter_rows():
-        cells = [f"{shares[name, size]:.2%}" for name in names]
+        cells = [percent(shares[name, size], 2) for name in names]
         shown.add_row(f"{size:,}", *cells, Text(mark or "", style="bold" if mark == "chosen" else ""))
     return shown

@@ -15,6 +15,7 @@ from eagle3_assets.pages.rendering import environment, own_file, policy
 from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, vocabulary_verdict
+from eagle3_assets.tokens.wording import percent
 from eagle3_assets.vocabularies import CorpusVocabulary, left_out_text
 
 _WIDTH, _HEIGHT = 240, 60
@@ -125,7 +126,7 @@ def coverage_page(made: CorpusVocabulary) -> str:
             chart=coverage_chart(made.vocabulary, made.datasets, 900, 190),
             colours=len(LINE_COLOURS),
             names=[name or "all" for name in names],
-            table=[(size, mark, [f"{shares[name, size]:.2%}" for name in names]) for size, mark in sizes],
+            table=[(size, mark, [percent(shares[name, size], 2) for name in names]) for size, mark in sizes],
             left_out=visible(left_out_text(made.left_out)),
         )
     )
