@@ -16,14 +16,17 @@ from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.config import load_config
 from eagle3_assets.contract import CORPUS_SUMMARY
+from eagle3_assets.generation.sealed import CURRENT
 from eagle3_assets.jobs import CORPUS_JOB, PARTITION_JOB
 from eagle3_assets.pages.corpus import corpus_page
 from eagle3_assets.pages.plots import overlay_markdown
+from eagle3_assets.planning import Throughput
 from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
 from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.storage.layout import WHOLE
-from eagle3_assets.summary import partition_states, summarize, summary_verdict
+from eagle3_assets.summary import partition_states, projection_text, summarize, summary_verdict
+from eagle3_assets.survey import survey
 from eagle3_assets.target import load_target
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
 from eagle3_assets_tests.conftest import SHARDS, demo_rows, two_datasets, write_jsonl
@@ -37,8 +40,8 @@ def folder(corpus_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(corpus_folder, tmp_path / "copy")
 
 
-def summed(project: Project, tokens_per_s: float | None = None) -> pl.DataFrame:
-    summary = summarize(project, load_target(project.config.target), tokens_per_s)
+def summed(project: Project, speed: Throughput | None = None) -> pl.DataFrame:
+    summary = summarize(project, load_target(project.config.target), speed)
     assert summary.schema == CORPUS_SUMMARY
     return summary
 
@@ -54,7 +57,7 @@ def why(summary: pl.DataFrame, partition: str) -> str:
 
 def test_what_counts_is_what_training_samples_takes(corpus_folder: Path) -> None:
     project = Project(load_config(corpus_folder / "eagle3.yaml"))
-    summary = summed(project, tokens_per_s=10.0)
+    summary = summed(project, Throughput(10.0, 1, "talk-trial", 2, 9.0))
     assert summary["dataset"].to_list() == ["calls", "talk", None]
     calls, talk, whole = summary.to_dicts()
     samples = training(project, *SHARDS)
@@ -91,6 +94,13 @@ def test_a_partition_that_a_law_refuses_does_not_count_whatever_was_said_before(
     assert partition_states(summary.row(-1, named=True))["refused"] == [SHARDS[0]]
     assert "stored_as_captured" in why(summary, SHARDS[0])
     assert summary["samples"][0] == len(training(project, SHARDS[1]))
+    # Nor is it projected as good, and what is to be done there is said.
+    assert summary.select("held_up", "to_generate", "projected_samples").row(0) == (3, 0, 3)
+    assert summary["projected_tokens"][0] == summary["tokens"][0]
+    assert projection_text(summary.row(0, named=True)) == (
+        "as things are, nothing more will be generated; 1 refused (calls-00of02): 3 prompts there need retry_failed,"
+        " retry_broken or regenerate, whichever mends what the law found"
+    )
     page = corpus_page(summary)
     assert "stored_as_captured" in page
     assert "not counted" in page
@@ -102,14 +112,67 @@ def test_what_is_stale_is_named_with_what_has_changed(folder: Path) -> None:
     calls = summary.row(0, named=True)
     assert partition_states(calls) == {"stale": list(SHARDS)}
     assert "made with other settings: sampling.temperature: 0.0 -> 0.5" in why(summary, SHARDS[0])
-    # It counts, as the trainers would get it; with the settings now, all of it is still to come.
-    assert (calls["samples"], calls["to_generate"], calls["projected_samples"]) == (6, 6, 6)
+    # It counts, as the trainers would get it, and stays so: materialize sends nothing without regenerate.
+    assert "3 prompts that only regenerate sends" in why(summary, SHARDS[0])
+    assert (calls["samples"], calls["to_generate"], calls["held_up"], calls["projected_samples"]) == (6, 0, 6, 6)
+    assert calls["projected_tokens"] == calls["tokens"]
+    said = projection_text(calls)
+    assert said == (
+        "as things are, nothing more will be generated; 2 blocked (calls-00of02, calls-01of02): materialize refuses to"
+        " send 6 prompts there; plan says why"
+    )
 
     project = two_datasets(folder)
     write_jsonl(folder / "prompts.jsonl", demo_rows("function_calling", 8))
     summary = summed(project)
     assert "the source has changed since they were stored" in why(summary, SHARDS[0]) + why(summary, SHARDS[1])
     assert summary["to_generate"][0] == 2
+
+
+def test_prompts_that_failed_are_counted_and_named_though_their_partition_is_refused(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    sealed = sealed_generations(project.layout, SHARDS[0])
+    never = ("sample_id", "prompt_ids", "sampling", "identity", "environment", "request_key", "attempts", "endpoint")
+    harm(
+        project,
+        SHARDS[0],
+        lambda rows: rows.with_columns(
+            *(pl.lit(None, dtype).alias(name) for name, dtype in rows.schema.items() if name not in never)
+        ).with_columns(status=pl.lit("failed"), reason=pl.lit("HTTP 500")),
+    )
+    pointer = sealed.pointer.model_copy(update={"generated": 0, "failed": 3})
+    (Path(str(sealed.directory)) / CURRENT).write_text(pointer.model_dump_json(), encoding="utf-8")
+    summary = summed(project)
+    calls = summary.row(0, named=True)
+    assert partition_states(calls) == {"complete": [SHARDS[1]], "refused": [SHARDS[0]]}
+    assert (calls["failed"], calls["samples"], calls["held_up"], calls["projected_samples"]) == (3, 3, 3, 3)
+    assert "3 prompts failed and stay so unless they are asked again (retry_failed)" in summary_verdict(summary)
+
+
+def test_prompts_that_materialize_would_refuse_to_send_are_not_promised(folder: Path) -> None:
+    (folder / "strict.jinja").write_text("{{ raise_exception('never') }}", encoding="utf-8")
+    project = two_datasets(folder)
+    config = folder / "eagle3.yaml"
+    text = config.read_text(encoding="utf-8").replace("model: demo", "model: demo\n  chat_template: strict.jinja")
+    config.write_text(text, encoding="utf-8")
+    project = Project(load_config(config))
+    target = load_target(project.config.target)
+    [planned] = survey(project, [project.partition("talk")], target)
+    assert planned.blocked
+    summary = summed(project)
+    assert summary["to_generate"].to_list() == [0, 0, 0]
+    assert why(summary, "talk") == " ".join(planned.hindrances)
+
+
+def test_a_damaged_shard_is_unreadable_alone(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    path = Path(str(sealed_generations(project.layout, SHARDS[0]).path))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    summary = summed(project)
+    assert partition_states(summary.row(0, named=True)) == {"complete": [SHARDS[1]], "unreadable": [SHARDS[0]]}
+    assert summary["samples"][0] == len(training(project, SHARDS[1]))
+    assert summary.select("to_generate", "projected_samples").row(0) == (0, 3)
+    assert "1 unreadable (calls-00of02): the prompts there count again when" in summary_verdict(summary)
 
 
 def test_one_source_or_file_that_cannot_be_read_does_not_hide_the_others(folder: Path) -> None:

@@ -58,7 +58,7 @@ def summary(
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     speed = measured_throughput(project.config.engine.kind, target.tokenizer_sha256)
     with Console(stderr=True).status("judging partitions ..."):
-        made = summarize(project, target, speed.tokens_per_s if speed else None)
+        made = summarize(project, target, speed)
     whole = made.row(-1, named=True)
     if html:
         page = corpus_page(made)
@@ -73,6 +73,8 @@ def summary(
         for line in _remarks(whole):
             out.print(line)
         out.print(summary_verdict(made), highlight=False, markup=False)
+        if whole["to_generate"] and whole["throughput"]:
+            out.print(f"Time at {whole['throughput']}.", highlight=False, markup=False)
     if {"refused", "unreadable"} & partition_states(whole).keys():
         raise typer.Exit(1)
 
