@@ -425,9 +425,11 @@ class TestPartition:
 
 
 class TestProcess:
-    def test_plain_text_in_a_pipe_whatever_the_environment(self, place: Place) -> None:
+    def test_plain_text_in_a_pipe_and_colours_only_where_they_are_forced(self, place: Place) -> None:
         place.write(*records([3]))
-        environment = os.environ | {"FORCE_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+        forced = CliRunner(env={"FORCE_COLOR": "1", "TERM": "xterm"}).invoke(app, ["decode", str(place.file)])
+        assert "\x1b[36m</think>\x1b[0m" in forced.stdout
+        environment = os.environ | {"FORCE_COLOR": "1", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
         result = subprocess.run([*COMMAND, place.file], capture_output=True, env=environment, check=False)
         assert result.stdout == b"===== sample_id=s0 tokens=6 response@3 =====\nxxx</think>hello<|im_end|>\n"
         assert b"\x1b" not in result.stderr

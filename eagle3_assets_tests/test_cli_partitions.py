@@ -147,7 +147,7 @@ def test_prompts_that_fail_are_counted_by_name_and_exit_code_until_they_are_aske
         (["plan"], 2, "name partitions, or give --all"),
         (["plan", "d", "--tokens-per-second", "nan"], 2, "--tokens-per-second must be a number above 0"),
         (["plan", "d", "--tokens-per-second", "0"], 2, "--tokens-per-second must be a number above 0"),
-        (["stats", "d"], 2, "no length_statistics of d; materialize it first"),
+        (["stats", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
         (["decode", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
     ],
 )

@@ -175,6 +175,55 @@ def test_a_damaged_shard_is_unreadable_alone(folder: Path) -> None:
     assert "1 unreadable (calls-00of02): the prompts there count again when" in summary_verdict(summary)
 
 
+def damage_body(path: Path) -> None:
+    """Makes the pages of a parquet file unreadable and leaves its footer whole."""
+    data = bytearray(path.read_bytes())
+    pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    data[4:pages] = b"\xff" * (pages - 4)
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("asset", ["raw_generations", "tokenized_prompts"])
+def test_damage_behind_a_whole_footer_is_one_error_that_names_the_file(
+    asset: str, folder: Path, tmp_path: Path
+) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    sealed = sealed_generations(project.layout, SHARDS[0]).path
+    path = Path(str(sealed if asset == "raw_generations" else project.layout.asset_file(asset, SHARDS[0])))
+    damage_body(path)
+    said = f"{path}: is damaged and cannot be read to its end ("
+    assert why(summed(project), SHARDS[0]).startswith(said)
+    config = ["--config", str(folder / "eagle3.yaml")]
+    page = ["--html", str(tmp_path / "page.html")]
+    for command in (["stats", SHARDS[0]], ["stats", SHARDS[0], *page], ["decode", SHARDS[0], *page]):
+        result = CliRunner().invoke(app, [*command, *config])
+        # Lengths ask for no prompts: they are shown, and why the partition cannot be used beside them.
+        assert result.exit_code == (
+            1 if command[0] == "stats" and asset != "raw_generations" and len(command) == 2 else 2
+        )
+        assert said in result.stderr, result.output
+        assert isinstance(result.exception, SystemExit)
+    path.write_bytes(b"")
+    for command in (["stats", SHARDS[0], *page], ["decode", SHARDS[0], *page]):
+        result = CliRunner().invoke(app, [*command, *config])
+        assert (result.exit_code, str(path) in result.stderr) == (2, True), result.output
+
+
+def test_stats_are_of_what_is_sealed_now_and_say_what_a_law_refuses(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    config = ["--config", str(folder / "eagle3.yaml")]
+    # A file that length_statistics knows nothing of, and that a law refuses.
+    harm(project, SHARDS[0], lambda rows: rows.with_columns(output_ids=pl.col("output_ids").list.head(7)))
+    result = CliRunner().invoke(app, ["stats", SHARDS[0], "--json", *config])
+    made = json.loads(result.stdout)
+    assert (made["state"], made["statistics"][0]["max"], result.exit_code) == ("refused", 7, 1)
+    assert any(reason.startswith("stored_as_captured: 3 of 3 samples break it") for reason in made["why"])
+    assert f"{SHARDS[0]} is refused: " in result.stderr
+    result = CliRunner().invoke(app, ["stats", SHARDS[1], "--json", *config])
+    made = json.loads(result.stdout)
+    assert (made["state"], made["why"], result.exit_code) == ("usable", [], 0)
+
+
 def test_one_source_or_file_that_cannot_be_read_does_not_hide_the_others(folder: Path) -> None:
     project = Project(load_config(folder / "eagle3.yaml"))
     (folder / "talk.jsonl").unlink()

@@ -5,15 +5,13 @@ What belongs here: the command. Not here: counting (``survey``), the estimate (`
 """
 
 import math
-from itertools import groupby
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, console, say
+from eagle3_assets.cli.terminal import OWN_PROCESS, console, say, waiting
 
 
 def plan(
@@ -39,7 +37,7 @@ def plan(
     from eagle3_assets.generation.errors import GenerationError
     from eagle3_assets.prompts.rows import PromptSourceError
     from eagle3_assets.running import measured_throughput
-    from eagle3_assets.survey import survey
+    from eagle3_assets.survey import Survey
 
     if tokens_per_second is not None and not 0 < tokens_per_second < math.inf:
         raise typer.BadParameter("--tokens-per-second must be a number above 0")
@@ -47,13 +45,14 @@ def plan(
     keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     measured = None if tokens_per_second else measured_throughput(project.config.engine.kind, target.tokenizer_sha256)
-    plans, faults = [], []
-    with Console(stderr=True).status("counting prompts ..."):
-        for name, group in groupby(map(project.partition, keys), key=lambda partition: partition.dataset.name):
+    plans, faults = [], dict[str, None]()
+    counting = Survey(project, target)
+    with waiting("counting prompts ..."):
+        for partition in map(project.partition, keys):
             try:
-                plans += [planned(one) for one in survey(project, group, target)]
-            except (GenerationError, PromptSourceError) as error:  # of this dataset: the others have their plan
-                faults.append(f"{name}: no plan, {error}")
+                plans.append(planned(counting.of(partition)))
+            except (GenerationError, PromptSourceError) as error:  # of this one: the others have their plan
+                faults[f"{partition.dataset.name}: no plan, {error}"] = None
     for fault in faults:
         say(fault, style="red")
     if not plans:

@@ -7,13 +7,12 @@ files (``exports.vocabulary``).
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say
+from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say, waiting
 from eagle3_assets.tokens.wording import percent
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def vocabulary(
         require_torch()
     # The files are torch's, so it must not be kept out.
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS and not to)
-    with Console(stderr=True).status("judging and counting partitions ..."):
+    with waiting("judging and counting partitions ..."):
         made = corpus_vocabulary(project, target, size or project.config.export.draft_vocab_size)
     out = console()
     out.print(sizes_table(made.table()))
