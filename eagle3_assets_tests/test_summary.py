@@ -1,11 +1,15 @@
 """The corpus summed up: what counts is what training_samples takes, and everything else is named."""
 
+import base64
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import dagster as dg
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -307,8 +311,37 @@ def test_what_others_wrote_makes_no_element_of_the_page() -> None:
     assert [a["data-dataset"] for tag, a in parsed.elements if tag == "polyline"] == ["a"]
 
 
-def test_many_datasets_and_none_have_a_picture() -> None:
-    assert overlay_markdown([row(dataset=str(n)) for n in range(20)] + [row()]).count("royalblue") == 3
+@pytest.mark.parametrize("datasets", range(1, 31))
+def test_any_number_of_datasets_has_a_picture_in_place_whose_lines_can_be_told_apart(datasets: int) -> None:
+    random = np.random.default_rng(datasets)
+    rows = [
+        row(
+            dataset=f"B{n:02}_openthoughts_{'very_' * 12}long_name_{n:02}",
+            lengths=np.clip(random.lognormal(6 + n / 10, 0.9, 3_000 - n), 1, 2**20).astype(np.int32).tolist(),
+        )
+        for n in range(datasets)
+    ]
+    markdown = overlay_markdown([*rows, row(dataset=None)])
+    assert len(markdown) < 1_000
+    url = markdown.split("(", 1)[1].split(")", 1)[0]
+    picture = ElementTree.fromstring(base64.b64decode(url.removeprefix("data:image/svg+xml;base64,")))  # noqa: S314 - ours
+    paths = picture.findall(".//{*}path")
+    colours = [path.attrib["stroke"] for path in paths]
+    assert len(set(colours)) == len(colours) >= min(datasets, 3)
+    assert all(re.fullmatch(r"M\d+ \d+l[\d -]+", path.attrib["d"]) for path in paths)
+    for n, colour in enumerate(colours):
+        assert f"{colour} B{n:02}_openthoug...ng_name_{n:02} (median {rows[n]['median']:,})" in markdown
+    if len(colours) < datasets:
+        assert "; not drawn: " in markdown
+    # On the page there is a line for each, and no two look the same.
+    parsed = Elements()
+    parsed.feed(corpus_page(pl.DataFrame([*rows, row(dataset=None)], schema=CORPUS_SUMMARY)))
+    looks = [a["class"] for tag, a in parsed.elements if tag == "polyline"]
+    assert len(set(looks)) == len(looks) == datasets
+    assert {f"line {a['class']}" for tag, a in parsed.elements if tag == "li"} == set(looks)
+
+
+def test_no_outputs_and_equal_ones_have_a_picture_or_none() -> None:
     assert overlay_markdown([row(lengths=[]), row(lengths=[])]) == "no outputs"
     one = [row(dataset="one", lengths=[7]), row(lengths=[7])]
     assert "data:image/svg+xml" in overlay_markdown(one)
