@@ -29,14 +29,15 @@ GOOD = (
     & ~_TRIED
 ).with_label("all that it is made of is there and good, and it is not")
 """For what follows ``raw_generations``. Laws about outputs block nothing in Dagster: what follows applies them itself
-and refuses, once, what breaks them."""
+and refuses, once, what breaks them. To ask for their checks too would leave out nearly all that is good: one that
+warns, or could not be judged, has not passed either, and Dagster's conditions know no severities."""
 
 carry_on = dg.AutomationConditionSensorDefinition(
     SENSOR,
-    target=dg.AssetSelection.assets("training_samples"),
+    target=dg.AssetSelection.assets("training_samples", "training_export"),
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Makes the training samples of every partition that has good generations and none yet, once; a"
-    " partition that a law refuses is tried again when it is generated anew.",
+    description="Makes the training samples and the export of every partition that has good generations and none yet,"
+    " once; a partition that a law refuses is tried again when it is generated anew.",
     run_tags={"eagle3/work": "carry on"},
 )
 

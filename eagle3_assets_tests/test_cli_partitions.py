@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
-from eagle3_assets.cli.partitions import _bar, speed_text
+from eagle3_assets.cli.partitions import _bar, chosen, speed_text
 from eagle3_assets.config import load_config
 from eagle3_assets.engines.base import ServerLoad
 from eagle3_assets.generation.progress import Tracker
@@ -158,6 +158,14 @@ def test_what_cannot_be_done_is_said_in_one_message(
     got, out, err = invoke(tmp_path, *arguments)
     assert got == code
     assert said in " ".join((out + err).replace("│", " ").split())
+
+
+def test_a_datasets_name_is_all_its_shards(make_project: ProjectMaker) -> None:
+    project = make_project(dataset={"shards": 2})
+    shards = ["d-00of02", "d-01of02"]
+    assert chosen(project, ["d"], every=False, trials=False) == shards
+    assert chosen(project, ["d-trial", "d"], every=False, trials=False) == ["d-trial", *shards]
+    assert chosen(make_project(), ["d"], every=False, trials=False) == ["d"]
 
 
 def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:

@@ -58,6 +58,10 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         ("target: {model: m}\ndatasets: [{name: a/b, source: s}]", "datasets[0].name: only letters, digits"),
         ("target: {model: m}\ndatasets: [{name: a-trial, source: s}]", "must not end like a shard"),
+        (
+            f"target: {{model: m}}\ndatasets: [{{name: {'a' * 300}, source: s}}]",
+            "datasets[0].name: must have at most 128 characters, not 300: it names files",
+        ),
         ("target: {model: m}\ndatasets: [{name: a-0of2, source: s}]", "must not end like a shard"),
         ("target: {model: m}\ndatasets: [{name: a, source: s}, {name: a, source: t}]", "given twice: a"),
         (

@@ -7,7 +7,9 @@ import dagster as dg
 import pytest
 import yaml
 
+from eagle3_assets.assets.raw_generations import GenerationConfig
 from eagle3_assets.build import build_defs
+from eagle3_assets.checks.replay import ReplayConfig
 from eagle3_assets.jobs import CORPUS_JOB, EXPORT_JOB, PARTITION_JOB, REPLAY_JOB, TRIAL_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource
@@ -15,6 +17,7 @@ from eagle3_assets.tokens.laws import ON_REQUEST
 from eagle3_assets_tests.conftest import ProjectMaker
 
 DOCS = Path(__file__).parent.parent / "docs"
+EXAMPLES = sorted((DOCS / "examples" / "run_config").glob("*.yaml"))
 RUN_CONFIGS = re.findall(r"```yaml\n(ops:\n.*?)```", (DOCS / "partitions.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -48,6 +51,21 @@ def test_a_partitions_run_makes_what_is_its_own_and_no_export(make_project: Proj
 @pytest.mark.parametrize("text", RUN_CONFIGS)
 def test_the_docs_run_configs_are_those_of_the_job(text: str, make_project: ProjectMaker) -> None:
     assert dg.validate_run_config(job(make_project(), PARTITION_JOB), yaml.safe_load(text))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_saved_run_configs_are_those_of_the_job_in_their_name(path: Path, make_project: ProjectMaker) -> None:
+    text = path.read_text(encoding="utf-8")
+    name = path.stem.split("-")[0]
+    assert text.startswith(f"# Job {name}: ")
+    assert dg.validate_run_config(job(make_project(), name), yaml.safe_load(text))
+    assert f"(examples/run_config/{path.name}) | `{name}` |" in (DOCS / "partitions.md").read_text(encoding="utf-8")
+
+
+def test_every_wish_has_a_saved_run_config() -> None:
+    wishes = set(GenerationConfig.model_fields) | set(ReplayConfig.model_fields)
+    saved = "".join(path.read_text(encoding="utf-8") for path in EXAMPLES)
+    assert {wish for wish in wishes if f"{wish}:" in saved} == wishes
 
 
 def test_the_docs_show_every_wish() -> None:

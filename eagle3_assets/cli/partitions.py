@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The config; without it $EAGLE3_CONFIG, or the demo's.")
 ]
-PartitionArguments = Annotated[list[str] | None, typer.Argument(metavar="PARTITION...", help="Partition keys.")]
+PartitionArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PARTITION...", help="Partition keys; a dataset's name is all its shards."),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Every partition but the trials.")]
 
 
@@ -207,16 +210,22 @@ def open_project(config: Path | None) -> "Project":
 
 
 def chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
-    """The partitions that a person named, or all.
+    """The partitions that a person named, one by one or by their dataset, or all; no trial but by its own key.
 
     Raises:
         UnknownPartitionError: one of them does not exist.
     """
+    from eagle3_assets.partitions import dataset_partitions
+
     if every == bool(keys):
         raise typer.BadParameter("name partitions, or give --all")
     if every:
         return [key for key, partition in project.partitions.items() if trials or not partition.trial]
-    return [project.partition(key).key for key in keys]
+    shards = {
+        dataset.name: [one.key for one in dataset_partitions(dataset) if not one.trial]
+        for dataset in project.config.datasets
+    }
+    return [found for key in keys for found in shards.get(key) or [project.partition(key).key]]
 
 
 def _require_free(host: str, port: int) -> None:

@@ -15,6 +15,9 @@ from eagle3_assets.config.operating import Alerts, Metrics
 
 TRIAL_SUFFIX = "-trial"
 
+NAME_LENGTH = 128
+"""Most characters of a dataset's name: with a shard's suffix and an ending it names files, which have at most 255."""
+
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
 SHARD_LIKE = re.compile(r".*-\d+of\d+")
 
@@ -185,6 +188,10 @@ class Dataset(Settings):
         if not SLUG.fullmatch(value):
             raise ValueError(
                 "only letters, digits, `_`, `.` and single `-` between them: it names files and partitions"
+            )
+        if len(value) > NAME_LENGTH:
+            raise ValueError(
+                f"must have at most {NAME_LENGTH} characters, not {len(value)}: it names files and partitions"
             )
         if value.endswith(TRIAL_SUFFIX) or SHARD_LIKE.fullmatch(value):
             raise ValueError("must not end like a shard (-00of16) or a trial (-trial): those names are derived")
