@@ -4,7 +4,6 @@ What belongs here: counting prompts and outputs for a plan. Not here: estimates 
 generating, Dagster.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -137,11 +136,6 @@ class Survey:
             except GenerationError as error:
                 self._read[partition.key] = error
         return self._read[partition.key]
-
-
-def survey(project: Project, partitions: Iterable[Partition], target: LoadedTarget) -> Iterator[Surveyed]:
-    """Counts partitions, one after the other; raises as :meth:`Survey.of`."""
-    return map(Survey(project, target).of, partitions)
 
 
 def _surveyed(

@@ -30,7 +30,7 @@ from eagle3_assets.running import HOME_VARIABLE
 from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.storage.layout import WHOLE
 from eagle3_assets.summary import partition_states, projection_text, summarize, summary_verdict
-from eagle3_assets.survey import survey
+from eagle3_assets.survey import Survey
 from eagle3_assets.target import load_target
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
 from eagle3_assets_tests.conftest import SHARDS, demo_rows, two_datasets, write_jsonl
@@ -161,14 +161,15 @@ def test_prompts_that_materialize_would_refuse_to_send_are_not_promised(folder: 
     config.write_text(text, encoding="utf-8")
     project = Project(load_config(config))
     target = load_target(project.config.target)
-    [planned] = survey(project, [project.partition("talk")], target)
+    planned = Survey(project, target).of(project.partition("talk"))
     assert planned.blocked
     summary = summed(project)
     assert summary["to_generate"].to_list() == [0, 0, 0]
     assert why(summary, "talk") == " ".join(planned.hindrances)
 
 
-def test_a_damaged_shard_is_unreadable_alone(folder: Path) -> None:
+def test_a_damaged_shard_is_unreadable_alone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "none"))
     project = Project(load_config(folder / "eagle3.yaml"))
     path = Path(str(sealed_generations(project.layout, SHARDS[0]).path))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -177,6 +178,11 @@ def test_a_damaged_shard_is_unreadable_alone(folder: Path) -> None:
     assert summary["samples"][0] == len(training(project, SHARDS[1]))
     assert summary.select("to_generate", "projected_samples").row(0) == (0, 3)
     assert "1 unreadable (calls-00of02): the prompts there count again when" in summary_verdict(summary)
+    # So does plan: the others have theirs.
+    result = CliRunner().invoke(app, ["plan", "calls", "--config", str(folder / "eagle3.yaml")])
+    assert result.exit_code == 1
+    assert f"\u2502 {SHARDS[1]} " in result.stdout
+    assert f"calls: no plan, {path}: " in result.stderr
 
 
 def damage_body(path: Path) -> None:
