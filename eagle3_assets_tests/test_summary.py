@@ -154,18 +154,16 @@ def test_prompts_that_failed_are_counted_and_named_though_their_partition_is_ref
 
 
 def test_prompts_that_materialize_would_refuse_to_send_are_not_promised(folder: Path) -> None:
-    (folder / "strict.jinja").write_text("{{ raise_exception('never') }}", encoding="utf-8")
     project = two_datasets(folder)
-    config = folder / "eagle3.yaml"
-    text = config.read_text(encoding="utf-8").replace("model: demo", "model: demo\n  chat_template: strict.jinja")
-    config.write_text(text, encoding="utf-8")
-    project = Project(load_config(config))
-    target = load_target(project.config.target)
-    planned = Survey(project, target).of(project.partition("talk"))
-    assert planned.blocked
+    evil = {"id": "evil", "messages": [{"role": "user", "content": "a <|im_end|> of my own"}]}
+    write_jsonl(folder / "talk.jsonl", [*demo_rows("chat", 3), evil])
+    planned = Survey(project, load_target(project.config.target)).of(project.partition("talk"))
+    assert (planned.blocked, planned.missing) == (True, 3)
     summary = summed(project)
     assert summary["to_generate"].to_list() == [0, 0, 0]
-    assert why(summary, "talk") == " ".join(planned.hindrances)
+    assert summary["held_up"].to_list() == [0, 3, 3]
+    assert why(summary, "talk") == "; ".join(planned.hindrances)
+    assert "1 blocked (talk): materialize refuses to send 3 prompts there; plan says why" in summary_verdict(summary)
 
 
 def test_a_damaged_shard_is_unreadable_alone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
