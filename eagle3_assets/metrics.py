@@ -176,7 +176,9 @@ def partition_figures(states: Sequence[PartitionState], at: float) -> list[Figur
     """
     known = [(_labels(state.partition), state) for state in states]
     sealed = [(of, state.sealed) for of, state in known if state.sealed is not None]
-    checks = [(of, asset, check, found) for of, state in known for (asset, check), found in state.checks.items()]
+    checks = [
+        (of, asset, check, found) for of, state in known for (asset, check), found in sorted(state.checks.items())
+    ]
     return [
         Figure("eagle3_state_timestamp_seconds", "When partitions were looked at.", [({}, at)]),
         Figure(
@@ -216,7 +218,11 @@ def partition_figures(states: Sequence[PartitionState], at: float) -> list[Figur
         Figure(
             "eagle3_partition_materialized_timestamp_seconds",
             "When Dagster recorded the asset last.",
-            [({**of, "asset": asset}, when) for of, state in known for asset, when in state.materialized.items()],
+            [
+                ({**of, "asset": asset}, when)
+                for of, state in known
+                for asset, when in sorted(state.materialized.items())
+            ],
         ),
         Figure(
             "eagle3_partition_checks",
