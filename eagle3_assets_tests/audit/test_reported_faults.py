@@ -153,6 +153,8 @@ def test_a_cap_that_nobody_sent_is_told_from_one_that_was(tmp_path: Path, audit:
 
     unsent = audit(write(tmp_path / "o.jsonl", *(cut(n, None) for n in range(4)))).only
     assert all(errors(unsent, str(n)) == {"sampling_recorded"} for n in range(4))
+    [told] = [f["detail"] for f in unsent["file_findings"] if f["law"] == "cut_off_share"]
+    assert told.startswith("Every cut-off output has 128 tokens, SGLang's default, and no max_new_tokens is recorded")
     sent = audit(write(tmp_path / "o.jsonl", *(cut(n, 4096) for n in range(4)))).only
     [told] = [f["detail"] for f in sent["file_findings"] if f["law"] == "cut_off_share"]
     assert told.startswith("Every cut-off output has 128 tokens, SGLang's default")

@@ -201,8 +201,8 @@ NO_ROLE_IDS = RowLaw(
 
 PROMPT_WELL_FORMED = RowLaw(
     name="prompt_well_formed",
-    definition="On ids alone: a prompt is not empty, lies in the vocabulary, has BOS only where the template puts it and"
-    " no PAD, UNK, media or reserved id, and its turns are as the profile describes them.",
+    definition="On ids alone: a prompt is not empty, lies in the vocabulary, has BOS only where the template puts it"
+    " and no PAD, UNK, media or reserved id, and its turns are as the profile describes them.",
     asset="tokenized_prompts",
     effect="quarantine",
     meaning="The target would read another conversation than the one that was meant, or ids that it was never trained"
