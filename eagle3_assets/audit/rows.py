@@ -17,7 +17,8 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.identity import canonical_json
 from eagle3_assets.interchange import LineFaultError, check_ids, check_number, name_of, shown
 from eagle3_assets.strict_json import StrictJsonError
-from eagle3_assets.tokens.laws.counts import SERVER_PROMPT_IDS
+from eagle3_assets.tokens.batch import STOPPED
+from eagle3_assets.tokens.laws.counts import CONTRADICTION, SERVER_PROMPT_IDS
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
 
 WideIds = pl.List(pl.Int64)
@@ -36,6 +37,7 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     SERVER_PROMPT_IDS: WideIds,
     "cached_tokens": pl.Int64,
     "reasoning_tokens": pl.Int64,
+    CONTRADICTION: pl.String,
     "output_logprobs": pl.List(pl.Float64),
     LOGPROB_IDS: WideIds,
     "text": pl.String,
@@ -93,6 +95,7 @@ def contract_row(line: Line) -> dict[str, Any]:
             "reasoning_tokens": _count(
                 "reasoning_tokens", meta, line, _object("usage", usage.get("completion_tokens_details"))
             ),
+            CONTRADICTION: _contradiction(line, meta, usage),
             "output_logprobs": logprobs,
             LOGPROB_IDS: logprob_ids,
             "text": _text("text", line.get("text")),
@@ -265,6 +268,26 @@ def _count(key: str, *holders: Line, also: str | None = None) -> int | None:
     if value is not None:
         check_number(key, value, _INT64)
     return value
+
+
+def _contradiction(line: Line, meta: Line, usage: Line) -> str | None:
+    """What the line, its ``meta_info`` and its ``usage`` say differently of one thing; None where they agree."""
+    said = [
+        f"{key} {' and '.join(map(shown, values))}"
+        for key in ("completion_tokens", "prompt_tokens")
+        if len(values := list(dict.fromkeys(h[key] for h in (meta, line, usage) if isinstance(h.get(key), int)))) > 1
+    ]
+    kinds = [_finish_kind(h.get(key)) for h in (meta, line) for key in ("finish_reason", "finish_type")]
+    finishes = list(dict.fromkeys("stop" if kind in STOPPED else kind for kind in kinds if isinstance(kind, str)))
+    if len(finishes) > 1:
+        said.append(f"finish {' and '.join(map(shown, finishes))}")
+    return strict_json.storable(", ".join(said)) if said else None
+
+
+def _finish_kind(reason: object) -> object:
+    if isinstance(reason, str) and reason.startswith("{"):
+        reason = _object("finish_reason", reason)
+    return reason.get("type") if isinstance(reason, dict) else reason
 
 
 def _first(key: str, *holders: Line) -> Any:  # noqa: ANN401 - a JSON value

@@ -118,6 +118,8 @@ class _Tally:
     findings: list[_Finding] = field(default_factory=list)
     missing: list[_Finding] = field(default_factory=list)
     missing_rows: list[Ids] = field(default_factory=list)
+    judged_without: int = 0
+    """Judged rows among those that lack the value: the law can say something about them all the same."""
     error_rows: list[Ids] = field(default_factory=list)
     warning_rows: list[Ids] = field(default_factory=list)
     kept: Counter[Severity] = field(default_factory=Counter)
@@ -162,6 +164,7 @@ class _Tally:
             first += [finding.sample_id for finding in kept[: SHOWN_DETAILS - len(first)]]
         if judgement.missing is not None:
             rows = np.flatnonzero(judgement.missing)
+            self.judged_without += int(judgement.judged[rows].sum())
             self.missing_rows.append(places[rows].astype(np.int32))
             room = len(rows) if self.keep is None else min(len(rows), self.keep - len(self.missing))
             for row in rows[:room].tolist():
@@ -173,7 +176,7 @@ class _Tally:
         partly = "; ".join(filter(None, (sample, self.law.partly(context)))) or None
         missing = sum(map(len, self.missing_rows))
         if missing and not context.mixed_records and (self.recorded or context.complete_records):
-            self.judged += missing
+            self.judged += missing - self.judged_without
             self.violations += missing
             for rows_without in self.missing_rows:
                 self._mark(rows_without)

@@ -33,6 +33,7 @@ _GENERATION_FACTS = pl.Schema(
         ("prompt_hash", pl.Int64()),
         ("output_hash", pl.Int64()),
         ("plain_end", pl.Int32()),
+        ("at_stop", pl.Boolean()),
     ]
 )
 
@@ -71,13 +72,14 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
             "prompt_hash": pl.Series(batch.prompt_hashes, dtype=pl.Int64),
             "output_hash": pl.Series(batch.output_hashes, dtype=pl.Int64),
             "plain_end": _plain_ends(batch),
+            "at_stop": pl.Series(np.isin(batch.output.last, list(batch.context.all_stop_ids))),
         }
     )
     with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))
     return values.select(  # in one go: each query has a price of its own
         pl.when(pl.Series(generated)).then(pl.col("weight_version", "endpoint", "prompt_tokens")),
         pl.when(with_prompt).then("prompt_hash").alias("prompt_hash"),
-        pl.when(with_output).then(pl.col("output_hash", "plain_end")),
+        pl.when(with_output).then(pl.col("output_hash", "plain_end", "at_stop")),
     ).to_dict()
 
 

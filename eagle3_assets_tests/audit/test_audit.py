@@ -312,7 +312,7 @@ def test_lines_are_counted_as_people_do(lines: list[int], said: str) -> None:
 
 def test_why_laws_are_not_judged_is_true_of_a_file(tmp_path: Path, audit: Audit) -> None:
     laws = by_name(audit(write(tmp_path / "o.jsonl", reply("s", GOOD))).only)
-    assert laws["prompt_suffix"]["reason"].startswith("no row records its thinking mode")
+    assert laws["prompt_suffix"]["reason"] == "its thinking mode is not recorded"
     assert laws["length_band"]["reason"] == "no expected lengths are at hand (a dataset's length_band)"
 
 

@@ -153,6 +153,33 @@ def test_a_cap_that_nobody_sent_is_told_from_one_that_was(tmp_path: Path, audit:
 
     unsent = audit(write(tmp_path / "o.jsonl", *(cut(n, None) for n in range(4)))).only
     assert all(errors(unsent, str(n)) == {"sampling_recorded"} for n in range(4))
+    [told] = [f["detail"] for f in unsent["file_findings"] if f["law"] == "cut_off_share"]
+    assert told.startswith("Every cut-off output has 128 tokens, SGLang's default, and no max_new_tokens is recorded")
     sent = audit(write(tmp_path / "o.jsonl", *(cut(n, 4096) for n in range(4)))).only
     [told] = [f["detail"] for f in sent["file_findings"] if f["law"] == "cut_off_share"]
     assert told.startswith("Every cut-off output has 128 tokens, SGLang's default")
+
+
+@pytest.mark.parametrize("place", [0, 3, 7])
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"completion_tokens": 99}, "completion_tokens 4 and 99"),
+        ({"usage": {"completion_tokens": 77}}, "completion_tokens 4 and 77"),
+        ({"usage": {"prompt_tokens": 77}}, "prompt_tokens 9 and 77"),
+        ({"finish_reason": "length"}, 'finish "stop" and "length"'),
+        ({"finish_reason": "tool_calls", "completion_tokens": 4}, None),
+    ],
+)
+def test_a_reply_that_contradicts_its_own_meta_info(
+    other: dict[str, Any], said: str | None, place: int, tmp_path: Path, audit: Audit
+) -> None:
+    good = genuine_lines()[:7]
+    result = audit(
+        write(tmp_path / "o.jsonl", *good[:place], reply("s", [A, END, B, STOP], **other), *good[place:])
+    ).only
+    assert set(result["findings"]) == ({"s"} if said else set())
+    if said is not None:
+        assert errors(result, "s") == {"usage_consistent"}
+        [law] = [law for law in result["laws"] if law["name"] == "usage_consistent"]
+        assert said in law["examples"][0]["detail"]

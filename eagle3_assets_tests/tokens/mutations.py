@@ -86,6 +86,11 @@ def long_output(*ids: int) -> Callable[[Row], Row]:
     return lambda row: sampled(max_new_tokens=10_000)(with_output(row, [*ids, IM_END]))
 
 
+def long_cut(*ids: int) -> Callable[[Row], Row]:
+    """A long output instead, that a cap has cut off."""
+    return lambda row: sampled(max_new_tokens=len(ids))(with_output(row, [*ids]) | {"finish_length": len(ids)})
+
+
 def fresh(number: int, first: int = 20_000) -> list[int]:
     """So many ordinary ids, each another one."""
     return list(range(first, first + number))

@@ -5,11 +5,14 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from eagle3_assets.prompts.render import rendered_modes
 from eagle3_assets.target import load_tokenizer
 from eagle3_assets.tokens.builtin_profiles import PROFILES
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.judge import judge_prompts
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer, resolve_profile
 from eagle3_assets_tests.tokens import families
 from eagle3_assets_tests.tokens.families import BOS, EOS, FAMILIES, Sample
@@ -76,6 +79,17 @@ def test_genuine_samples_pass_every_law_that_judges_them(name: str, sample: str,
     assert broken_laws(one.tokenizer, one.profile, samples) == set()
     expected = {"reasoning_closed"} if sample == "implicit-end" else set()
     assert remarks(one.tokenizer, one.profile, samples) == expected
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ends_of_genuine_prompts_whose_mode_is_not_recorded(name: str, loaded: dict[str, Loaded]) -> None:
+    one, samples = loaded[name], FAMILIES[name].samples
+    prompts = families.prompts(one.tokenizer, samples).drop("thinking")
+    context = Context(one.profile)
+    verdict = judge_prompts([prompts], context)["prompt_suffix"]
+    assert (verdict.status, verdict.judged) == ("passed", len(samples))
+    glued = prompts.with_columns(pl.col("prompt_ids").list.concat(pl.lit([7])).cast(prompts.schema["prompt_ids"]))
+    assert judge_prompts([glued], context)["prompt_suffix"].violations == len(samples)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -322,6 +322,10 @@ def cut_off(lengths: list[int], whole: int, recorded: int = kimi.CAP) -> pl.Data
     return kimi.generations(rows).with_columns(pl.lit(sampling).alias("sampling"))
 
 
+def unrecorded(lengths: list[int], whole: int) -> pl.DataFrame:
+    return cut_off(lengths, whole).drop("sampling")
+
+
 @pytest.mark.parametrize(
     ("frame", "status", "said"),
     [
@@ -331,6 +335,11 @@ def cut_off(lengths: list[int], whole: int, recorded: int = kimi.CAP) -> pl.Data
         (cut_off([100, 100], 38, 512), "warned", "every cut-off output has 100 tokens, which is not the recorded"),
         (cut_off([100, 101], 38, 512), "passed", "2 of 40"),
         (cut_off([100], 38, 512), "passed", "1 of 39"),
+        (unrecorded([128] * 3, 57), "warned", "every cut-off output has 128 tokens, SGLang's default, and no max_new"),
+        (unrecorded([128, 128, 128, 90, 91], 95), "warned", "3 of 5 cut-off outputs have 128 tokens, SGLang's default"),
+        (unrecorded([1_000] * 3, 57), "warned", "every cut-off output has 1,000 tokens, and no max_new_tokens is"),
+        (unrecorded([128, 128], 38), "passed", "2 of 40"),
+        (unrecorded([128, 128, 128, 90, 91, 92], 94), "passed", "6 of 100"),
     ],
 )
 def test_cut_off_share(frame: pl.DataFrame, status: str, said: str, context: Context) -> None:

@@ -24,7 +24,20 @@ PROMPT_DAMAGES: dict[str, tuple[Callable[[list[int]], list[int]], str]] = {
         "ends with the suffix of mode no_thinking, not of thinking",
     ),
     "an id after it": (lambda ids: [*ids, A], "not with the thinking suffix"),
-    "empty": (lambda _: [], "ends with nothing"),
+}
+
+WITHOUT_MODE: dict[str, tuple[Callable[[list[int]], list[int]], str]] = {
+    "suffix lost": (lambda ids: ids[:-4], "not with a generation suffix of the profile 'kimi'"),
+    "last id lost": (lambda ids: ids[:-1], "not with a generation suffix of the profile 'kimi'"),
+    "role lost": (lambda ids: [*ids[:-3], *ids[-2:]], "not with a generation suffix of the profile 'kimi'"),
+    "role written as text": (
+        lambda ids: [*ids[:-3], A, *ids[-2:]],
+        "ends with <|im_end|> <|im_assistant|> 1064 <|im_middle|>",
+    ),
+    "opened twice": (lambda ids: [*ids, kimi.THINK], "goes on for 1 id after a generation suffix"),
+    "the output's first id after it": (lambda ids: [*ids, A], "goes on for 1 id after a generation suffix"),
+    "the output's beginning after it": (lambda ids: [*ids, *9 * [A]], "goes on for 9 ids after a generation suffix"),
+    "all but ordinary ids lost": (lambda _: [A, B, A], "ends with 1064 1065 1064, not with"),
 }
 
 
@@ -49,6 +62,35 @@ def test_damaged_prompt(name: str, position: str, context: Context) -> None:
     assert report.findings.select("sample_id", "law", "severity").rows() == [(victim, "prompt_suffix", "error")]
     assert said in report.findings["detail"][0]
     assert report.quarantined == {victim}
+
+
+@pytest.mark.parametrize("position", ["first", "middle", "last"])
+@pytest.mark.parametrize("name", WITHOUT_MODE)
+def test_damaged_prompt_whose_mode_is_not_recorded(name: str, position: str, context: Context) -> None:
+    """Files of other tools do not say whether a prompt asks for reasoning."""
+    mutate, said = WITHOUT_MODE[name]
+    rows = {f"{n}": deepcopy(kimi.genuine()["answer" if n % 2 else "thinking-off"]) for n in range(20)}
+    silent = replace(context, rerendered_prompts=None, declared_tools=None)
+    frame = kimi.prompts(rows).drop("thinking")
+    verdict = judge_prompts([frame], silent)["prompt_suffix"]
+    assert (verdict.status, verdict.judged, verdict.reason) == ("passed", 20, "its thinking mode is not recorded")
+    victim = {"first": "1", "middle": "9", "last": "19"}[position]
+    rows[victim]["prompt_ids"] = mutate(rows[victim]["prompt_ids"])
+    report = judge_prompts([kimi.prompts(rows).drop("thinking")], silent)
+    assert report.findings.select("sample_id", "law", "severity").rows() == [(victim, "prompt_suffix", "error")]
+    assert said in report.findings["detail"][0]
+    assert report.quarantined == {victim}
+
+
+@pytest.mark.parametrize("place", [0, 10, 19])
+def test_an_empty_prompt(place: int, context: Context) -> None:
+    rows = {f"{n}": deepcopy(kimi.genuine()["answer"]) for n in range(20)}
+    rows[f"{place}"]["prompt_ids"] = []
+    for profile in (context.profile, replace(context.profile, suffixes={}, turns={}, prompt_bos=True)):
+        found = judge_prompts([kimi.prompts(rows)], Context(profile)).findings
+        empty = found.filter(pl.col("detail").str.starts_with("there are no prompt ids"))
+        assert empty.select("sample_id", "law", "index").rows() == [(f"{place}", "prompt_well_formed", 0)]
+        assert found.filter(pl.col("sample_id") == f"{place}").height == 1
 
 
 def put(place: int, *ids: int) -> Callable[[list[int]], list[int]]:

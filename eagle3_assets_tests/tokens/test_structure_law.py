@@ -158,3 +158,29 @@ def test_without_an_end_nothing_is_said(name: str) -> None:
 def test_a_target_without_stop_ids_is_not_judged(context: Context) -> None:
     bare = replace(context, profile=replace(context.profile, stop_ids=frozenset()), stop_token_ids=frozenset())
     assert judge_generations([kimi.generations()], bare)["target_structure"].reason == "no stop ids are known"
+
+
+def reasoned(number: int, *end: int) -> list[int]:
+    """An answer after reasoning, as long as its number says."""
+    return [*words(number, 20), kimi.END_THINK, *words(number, 20 + number), *end]
+
+
+def test_outputs_whose_stop_ids_were_all_stripped_are_named() -> None:
+    found = verdict([reasoned(n) for n in range(40)])
+    assert (found.status, found.effect, found.violations) == ("warned", "warn", 1)
+    assert found.details[0].startswith("40 of 40 outputs (100%) end on no stop id, and nothing says that they were cut")
+    assert verdict([reasoned(n, kimi.IM_END) for n in range(40)]).status == "passed"
+
+
+def test_some_outputs_without_their_stop_id_are_counted() -> None:
+    half = [reasoned(n, *[kimi.IM_END][n % 2 :]) for n in range(40)]
+    assert verdict(half).details[0].startswith("20 of 40 outputs (50.0%) end on no stop id")
+    few = [reasoned(n, *[kimi.IM_END][n < 4 :]) for n in range(40)]
+    assert verdict(few).status == "passed"
+
+
+def test_rows_that_a_trainer_truncated_are_not_taken_for_stripped_ones() -> None:
+    cut = [reasoned(n + 20)[: 50 - n % 7] for n in range(40)]
+    prompts = [[1] * (10 + n % 7) for n in range(40)]
+    assert verdict(cut, prompt_ids=prompts).status != "warned"
+    assert verdict([reasoned(n) for n in range(40)], finish_type="length").status != "warned"

@@ -174,7 +174,8 @@ class PartitionLaw(Law):
     output), ``finish_type`` and ``max_new_tokens``, one row for each row of the partition in its order. Those of
     ``raw_generations`` have the columns ``weight_version``, ``endpoint``, ``prompt_tokens`` (0 without a prompt),
     ``prompt_hash``, ``output_hash`` (64 bits of the ids' sha256) and ``plain_end`` (last id of an output that holds no
-    structural id of the target) besides, which are null where a row is not generated or lacks the value.
+    structural id of the target) and ``at_stop`` (whether the last id is a stop id) besides, which are null
+    where a row is not generated or lacks the value.
     """
 
     judge: Callable[[pl.DataFrame, Context], PartitionJudgement]

@@ -6,12 +6,16 @@ import polars as pl
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import NO_ID, TokenColumn
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_current_prompts
+from eagle3_assets.tokens.safe_text import visible
 
 REASONING_TOKENS = "reasoning_tokens"
 """A column that some sources have beside the contract's: output ids that the engine counted as reasoning."""
 
 SERVER_PROMPT_IDS = "server_prompt_ids"
 """A column that some sources have beside the contract's: the prompt ids that the engine returned."""
+
+CONTRADICTION = "contradiction"
+"""A column that some sources have beside the contract's: what a reply and its own meta_info say differently."""
 
 _COUNTS = ("completion_tokens", "server_prompt_tokens", "cached_tokens", REASONING_TOKENS)
 
@@ -89,12 +93,19 @@ def judge_usage_consistent(batch: Batch) -> RowJudgement:
         said = f"{counts['cached_tokens'][row]} prompt tokens taken from the cache of {prompt[row]}"
         return f"{said}: some servers count the cache again after they had to start a request over"
 
+    contradiction = batch.column(CONTRADICTION, pl.String)
+    contradicted = contradiction.is_not_null().to_numpy()
+
+    def said_twice(row: int) -> str:
+        return f"the reply and its own meta_info or usage contradict each other: {visible(contradiction[row])}"
+
     found = (
         find(negative, below_zero),
+        find(contradicted & ~negative, said_twice),
         find(too_much_reasoning, more_reasoning),
         find(too_much_cached, more_cached, severity="warning"),
     )
-    return RowJudgement(reasoning | (cached & prompt_known) | negative, found)
+    return RowJudgement(reasoning | (cached & prompt_known) | negative | contradicted, found)
 
 
 def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
@@ -183,8 +194,8 @@ SERVER_SAW_PROMPT = RowLaw(
 
 USAGE_CONSISTENT = RowLaw(
     name="usage_consistent",
-    definition="The counts of a reply agree with one another: none is negative, reasoning is not more than the output,"
-    " and the cache gave no more than the prompt.",
+    definition="The counts of a reply agree with one another and with its own meta_info: none is negative, reasoning is"
+    " not more than the output, and the cache gave no more than the prompt.",
     asset="raw_generations",
     effect="quarantine",
     meaning="Counts that contradict one another may be those of another reply; a cache larger than the prompt alone is"

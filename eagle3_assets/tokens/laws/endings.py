@@ -9,6 +9,9 @@ from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_stop_ids
 
+SGLANG_CAP = 128
+"""SGLang's ``max_new_tokens`` where a request names none."""
+
 
 def judge_finish_known(batch: Batch) -> RowJudgement:
     """Looks for finish types other than stop and length."""
@@ -88,6 +91,10 @@ def judge_length_honest(batch: Batch) -> RowJudgement:
         return f"ends with {token} exactly at the cap of {cap[row]}, and the engine calls it length"
 
     def capped(row: int) -> str:
+        if applied[row] == SGLANG_CAP:
+            return (
+                f"cut at {SGLANG_CAP} tokens, SGLang's default, of the {asked[row]} asked for: was the cap ever sent?"
+            )
         return f"capped by context: {applied[row]} of the {asked[row]} tokens asked for"
 
     found = (

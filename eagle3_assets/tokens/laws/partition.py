@@ -7,11 +7,15 @@ import polars as pl
 from eagle3_assets.tokens.batch import CUT_OFF, FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, alike, counted, shown_name
+from eagle3_assets.tokens.laws.endings import SGLANG_CAP
 from eagle3_assets.tokens.lengths import SHORT, band_misses, expects_lengths, figures_text, length_figures
 from eagle3_assets.tokens.wording import percent
 
 CUT_OFF_REMARK = 0.10
 """Share of cut-off outputs from which the check asks a person to look; below it the figure is only shown."""
+
+UNRECORDED_CAP_ROWS = 3
+"""Cut-off outputs of one length from which a cap is seen that nothing records."""
 
 
 def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
@@ -66,13 +70,10 @@ def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudge
     cut = finished.filter(pl.col("finish_type") == CUT_OFF)
     share = len(cut) / len(finished)
     details = [f"{len(cut):,} of {len(finished):,} outputs were cut off ({percent(share, 2)})"]
-    constant = _foreign_cap(cut)
-    if constant is not None:
-        default = ", SGLang's default" if constant == 128 else ""
-        details.insert(
-            0, f"every cut-off output has {constant} tokens{default}, which is not the recorded max_new_tokens"
-        )
-    violated = (share > CUT_OFF_REMARK) or constant is not None
+    foreign = _foreign_cap(cut)
+    if foreign is not None:
+        details.insert(0, foreign)
+    violated = (share > CUT_OFF_REMARK) or foreign is not None
     return PartitionJudgement(
         int(violated), tuple(details), figures={"cut_off_share": share}, concerned=len(cut) if violated else 0
     )
@@ -117,13 +118,28 @@ def _coverage(by_id: pl.DataFrame, context: Context) -> tuple[int, int]:
     return len(ready), len(prompts.ready)
 
 
-def _foreign_cap(cut: pl.DataFrame) -> int | None:
-    """The one length of all cut-off outputs (two at least) where it is not their recorded cap."""
-    lengths = cut["output_tokens"].unique()
-    recorded = cut["max_new_tokens"].drop_nulls()
-    if len(cut) < 2 or len(lengths) != 1 or not len(recorded) or (recorded == lengths[0]).any():
+def _foreign_cap(cut: pl.DataFrame) -> str | None:
+    """What is odd about the one length that cut-off outputs have; None where nothing is.
+
+    Where a cap is recorded, all of them (two at least) must be as long, and another length than that; where none is,
+    most of them and ``UNRECORDED_CAP_ROWS`` at least.
+    """
+    most = cut["output_tokens"].value_counts(sort=True).head(1)
+    if most.is_empty():
         return None
-    return int(lengths[0])
+    length, rows = most.row(0)
+    default = ", SGLang's default" if length == SGLANG_CAP else ""
+    recorded = cut["max_new_tokens"].drop_nulls()
+    every = "every cut-off output has" if rows == len(cut) else f"{rows:,} of {len(cut):,} cut-off outputs have"
+    if not len(recorded):
+        if rows < UNRECORDED_CAP_ROWS or 2 * rows <= len(cut):
+            return None
+        return (
+            f"{every} {length:,} tokens{default}, and no max_new_tokens is recorded: perhaps nobody asked for that cap"
+        )
+    if rows < 2 or rows < len(cut) or (recorded == length).any():
+        return None
+    return f"{every} {length} tokens{default}, which is not the recorded max_new_tokens"
 
 
 def _has_band(context: Context) -> str | None:

@@ -1,7 +1,7 @@
 """Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -25,7 +25,7 @@ from eagle3_assets.tokens.laws.base import (
     shown_name,
 )
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
-from eagle3_assets.tokens.profile_spec import Mode
+from eagle3_assets.tokens.profile_spec import MODES, Mode
 from eagle3_assets.tokens.reasons import reason_kinds
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.wording import percent
@@ -159,33 +159,72 @@ def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJud
 
 
 def judge_prompt_suffix(batch: Batch) -> RowJudgement:
-    """Compares each prompt's end with the suffix of its thinking mode and, where it matters, of its last message."""
+    """Compares each prompt's end with the suffix of its thinking mode and, where it matters, of its last message.
+
+    Where the mode is not recorded the suffix of any mode will do, if all of them are described.
+    """
     profile = batch.context.profile
     suffixes, after_tool = profile.suffixes, profile.suffixes_after_tool
     thinking = batch.column("thinking", pl.Boolean)
-    judged, missing = np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
-    wrong, needless = np.zeros((2, len(batch)), np.bool_)
+    given = batch.prompt.lengths > 0  # an empty prompt is no matter of its suffix
+    silent: Mask = thinking.is_null().to_numpy() & given
+    right_in_any, judged, wrong, needless = np.zeros((4, len(batch)), np.bool_)
     modes: tuple[tuple[bool, Mode], ...] = ((True, "thinking"), (False, "no_thinking"))
     for flag, mode in modes:
         if mode in suffixes:
-            rows = (thinking == flag).fill_null(value=False).to_numpy()
+            rows = (thinking == flag).fill_null(value=False).to_numpy() & given
             judged |= rows
             right = batch.prompt.ends_with(suffixes[mode])
             if mode in after_tool:
                 right |= batch.prompt.ends_with(after_tool[mode])
-                needless |= rows & batch.prompt.ends_with((*after_tool[mode], *suffixes[mode]))
+                needless |= (rows | silent) & batch.prompt.ends_with((*after_tool[mode], *suffixes[mode]))
             wrong |= rows & ~right
-    missing |= thinking.is_null().to_numpy()
+            right_in_any |= right
+    if suffixes.keys() >= set(MODES):
+        judged |= silent
+        wrong |= silent & ~right_in_any
 
     def detail(row: int) -> str:
+        prompt = batch.prompt.row(row).tolist()
+        if silent[row]:
+            return _no_suffix(prompt, profile)
         mode: Mode = "thinking" if thinking[row] else "no_thinking"
-        return _suffix_difference(batch.prompt.row(row).tolist(), suffixes[mode], mode, profile)
+        return _suffix_difference(prompt, suffixes[mode], mode, profile)
 
     def after_result(row: int) -> str:
-        return f"ends with the suffix of mode {'thinking' if thinking[row] else 'no_thinking'} after a tool result"
+        of_mode = "a mode" if silent[row] else "mode thinking" if thinking[row] else "mode no_thinking"
+        return f"ends with the suffix of {of_mode} after a tool result"
 
     last = batch.prompt.lengths - 1
-    return RowJudgement(judged, (find(wrong, detail, last), find(needless, after_result, last)), missing=missing)
+    return RowJudgement(
+        judged,
+        (find(wrong, detail, last), find(needless, after_result, last)),
+        missing=silent & ~wrong & ~needless,
+        recorded=judged & ~silent,
+    )
+
+
+def _no_suffix(prompt: list[int], profile: TargetProfile) -> str:
+    """Why a prompt ends with no suffix at all: it may go on after one."""
+    longest = max(map(len, profile.suffixes.values()))
+    ending = _shown_ids(prompt[-longest:], profile)
+    beyond = next(
+        (
+            beyond
+            for beyond in range(1, SUFFIX_WITHIN)
+            for suffix in profile.suffixes.values()
+            if tuple(prompt[:-beyond][-len(suffix) :]) == suffix
+        ),
+        None,
+    )
+    if beyond is not None:
+        return f"goes on for {counted(beyond, 'id')} after a generation suffix: it ends with {ending}"
+    known = " or ".join(_shown_ids(s, profile) for s in sorted(set(profile.suffixes.values())))
+    return f"ends with {ending}, not with a generation suffix of the profile {profile.name!r}: {known}"
+
+
+def _shown_ids(ids: Iterable[int], profile: TargetProfile) -> str:
+    return " ".join(profile.tokens.get(i, str(i)) for i in ids)
 
 
 def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, profile: TargetProfile) -> str:
@@ -193,8 +232,7 @@ def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, p
     other = next((m for m, s in profile.suffixes.items() if s != suffix and tuple(prompt[-len(s) :]) == s), None)
     if other is not None:
         return f"ends with the suffix of mode {other}, not of {mode}"
-    found = " ".join(profile.tokens.get(i, str(i)) for i in ending) or "nothing"
-    expected = " ".join(profile.tokens.get(i, str(i)) for i in suffix)
+    found, expected = _shown_ids(ending, profile), _shown_ids(suffix, profile)
     return f"ends with {found}, not with the {mode} suffix {expected}"
 
 
@@ -248,6 +286,9 @@ def _suffix_faults(tokenizer: Tokenizer, profile: TargetProfile) -> Iterator[str
 
 REFUSED_REMARK = 0.10
 """Share of refused prompts from which the check asks a person to look; below it the figure is only shown."""
+
+SUFFIX_WITHIN = 20
+"""Ids before a prompt's end within which a suffix is looked for, to say that the prompt goes on after it."""
 
 SHOWN_TOOLS = 3
 """Tools that a finding names."""
@@ -305,7 +346,8 @@ PROMPTS_REFUSED = PartitionLaw(
 
 PROMPT_SUFFIX = RowLaw(
     name="prompt_suffix",
-    definition="The prompt ends with the exact generation suffix of its thinking mode and last message.",
+    definition="The prompt ends with the exact generation suffix of its thinking mode and last message; where the mode"
+    " is not recorded, with that of any mode.",
     asset="tokenized_prompts",
     effect="quarantine",
     meaning="The target would not answer in the place where it answers in production, so a drafter would learn other"
@@ -314,8 +356,8 @@ PROMPT_SUFFIX = RowLaw(
     " suffixes"
     " with target.profile_overrides if the template is right.",
     judge=judge_prompt_suffix,
-    columns=("prompt_ids", "thinking"),
-    nothing="no row records its thinking mode, or the profile describes no suffix for that mode",
+    columns=("prompt_ids",),
+    nothing="the profile describes no suffix for the rows' thinking mode, or their mode is not recorded",
     missing="its thinking mode is not recorded",
     unless=needs_suffixes,
 )

@@ -19,6 +19,10 @@ REMARK_SHARE, EXTREME_SHARE = 0.5, 0.9
 PASSAGES_FROM = 200
 """Passages are counted in outputs of so many ids: a few short calls of one tool are much alike."""
 
+ENDED_IDS = 2_000
+"""Ids of an output that the target ended itself from which a loop or passages are extreme: a caught target does not
+find the end, and a hundred equal lines, a matrix or a table of zeros may have been asked for."""
+
 PIECES, PIECES_IDS = 3, 32
 """Pieces, each the beginning of the next and the next one longer, and ids that all but the last one hold, from which
 an output is extreme: a target would have to break off anywhere, twice, and to begin anew with not one id between."""
@@ -31,6 +35,7 @@ def judge_repetition(batch: Batch) -> RowJudgement:
     output = batch.output
     stops = np.isin(output.last, list(batch.context.all_stop_ids))
     ends = output.lengths - stops
+    extreme_from = np.where(stops, ENDED_IDS, EXTREME_IDS)
     starts = (output.first == batch.context.profile.reasoning_end).astype(np.int64)
     may_run = np.zeros(len(batch), np.bool_)
     may_run[loops.may_have_run(output, REMARK_IDS)] = True
@@ -43,8 +48,8 @@ def judge_repetition(batch: Batch) -> RowJudgement:
         ids = output.row(row)
         found = [
             _run(ids, batch.context.profile) if may_run[row] else None,
-            _loop(ids[: ends[row]]) if may_loop[row] else None,
-            _passages(ids) if may_repeat[row] else None,
+            _loop(ids[: ends[row]], extreme_from[row]) if may_loop[row] else None,
+            _passages(ids, extreme_from[row]) if may_repeat[row] else None,
             _pieces(ids, int(starts[row])) if may_begin_again[row] else None,
         ]
         worst_first = sorted(filter(None, found), key=lambda fault: fault[0] != "error")
@@ -61,10 +66,10 @@ def _run(ids: Ids, profile: TargetProfile) -> _Fault | None:
     return _severity(run.length >= EXTREME_IDS), run.start, said
 
 
-def _loop(ids: Ids) -> _Fault | None:
+def _loop(ids: Ids, extreme_from: int) -> _Fault | None:
     faults = [
         (
-            _severity(loop.length >= EXTREME_IDS and loop.times >= EXTREME_TIMES),
+            _severity(loop.length >= extreme_from and loop.times >= EXTREME_TIMES),
             loop.start,
             f"ends in a loop: the same {counted(loop.period, 'id')} {loop.times:.1f} times from index {loop.start} on",
         )
@@ -83,14 +88,14 @@ def _pieces(ids: Ids, start: int) -> _Fault | None:
     return _severity(extreme), start + places[0], again + more * extreme
 
 
-def _passages(ids: Ids) -> _Fault | None:
+def _passages(ids: Ids, extreme_from: int) -> _Fault | None:
     share, first = loops.repeated_share(ids)
     if share < REMARK_SHARE:
         return None
     said = (
         f"{percent(share)} of its passages of {loops.GRAM} ids stood in it before, the first one again at index {first}"
     )
-    return _severity(share >= EXTREME_SHARE and len(ids) >= EXTREME_IDS), first, said
+    return _severity(share >= EXTREME_SHARE and len(ids) >= extreme_from), first, said
 
 
 def _severity(extreme: bool) -> Severity:
@@ -108,9 +113,11 @@ REPETITION = RowLaw(
     definition=f"An output has no {REMARK_IDS} times the same id in a row, does not end with the same ids"
     f" {REMARK_TIMES} times or more over {REMARK_IDS} ids, does not begin again with its first {REMARK_IDS} ids right"
     f" after them, and at most {REMARK_SHARE:.0%} of its passages of {loops.GRAM} ids stood in it before, if it has"
-    f" {PASSAGES_FROM} ids; beyond {EXTREME_IDS} ids in a row, {EXTREME_TIMES} times or {EXTREME_SHARE:.0%} of an"
-    f" output of {EXTREME_IDS} ids it is extreme, and quarantined, as is one of {PIECES} pieces or more of which each"
-    f" is the beginning of the next, longer one, if {PIECES_IDS} ids stand there again.",
+    f" {PASSAGES_FROM} ids; with {EXTREME_IDS} times the same id in a row, or with {EXTREME_TIMES} times over"
+    f" {EXTREME_IDS} ids or {EXTREME_SHARE:.0%} of {EXTREME_IDS} ids ({ENDED_IDS:,} ids where the target itself ended"
+    " the output) it is extreme, and quarantined, as is one of"
+    f" {PIECES} pieces or more of which each is the beginning of the next, longer one, if {PIECES_IDS} ids stand there"
+    " again.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,

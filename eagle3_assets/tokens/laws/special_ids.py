@@ -27,6 +27,7 @@ def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
     profile, prompt = batch.context.profile, batch.prompt
     outside = prompt.outside(0, profile.vocab_size).first()
     unwanted = batch.prompt_special.of(_unwanted(profile)).first()
+    empty = np.where(prompt.lengths == 0, 0, -1)
     no_bos, second_bos = _bos_faults(batch)
     begin, end = _turn_faults(batch)
     at = np.zeros(len(batch), np.bool_)
@@ -40,11 +41,12 @@ def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
         return f"{named} at index {outside[row]} outside the model's vocabulary of {profile.vocab_size}"
 
     def without_bos(row: int) -> str:
-        first = profile.label(int(prompt.first[row])) if prompt.lengths[row] else "nothing"
+        first = profile.label(int(prompt.first[row]))
         return f"begins with {first}, not with the template's {profile.label(profile.bos or 0)}"
 
     found = []
     for index, said in (
+        (empty, lambda _: "there are no prompt ids: the target would answer to nothing"),
         (outside, not_in_vocabulary),
         (unwanted, lambda row: f"{label(row, unwanted)} has no place in a prompt"),
         (no_bos, without_bos),
@@ -199,8 +201,8 @@ NO_ROLE_IDS = RowLaw(
 
 PROMPT_WELL_FORMED = RowLaw(
     name="prompt_well_formed",
-    definition="On ids alone: a prompt lies in the vocabulary, has BOS only where the template puts it and no PAD,"
-    " UNK, media or reserved id, and its turns are as the profile describes them.",
+    definition="On ids alone: a prompt is not empty, lies in the vocabulary, has BOS only where the template puts it"
+    " and no PAD, UNK, media or reserved id, and its turns are as the profile describes them.",
     asset="tokenized_prompts",
     effect="quarantine",
     meaning="The target would read another conversation than the one that was meant, or ids that it was never trained"

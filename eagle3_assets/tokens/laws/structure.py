@@ -10,11 +10,15 @@ from eagle3_assets.tokens.builtin_profiles import PROFILES
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.known_ids import KNOWN_IDS
 from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, counted, needs_stop_ids
+from eagle3_assets.tokens.wording import percent
 
 CHANCE = 0.01
 """Share of outputs in which an ordinary id of another vocabulary may happen to be a structural one of this one."""
 COMMON_LENGTH = 0.1
 """Share of the rows from which one length is taken for a cap, be it that of outputs or that of a trainer's rows."""
+
+UNENDED_ROWS, UNENDED_SHARE = 3, 0.1
+"""Outputs, and share of those of which nothing says how they ended, that may not end on a stop id without a remark."""
 
 
 def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
@@ -27,6 +31,9 @@ def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJu
     ended = ended if ending else ended.filter(~_maybe_cut(ended))
     # Most outputs ending on one id of another family is no accident, however little else is known of them.
     if not ending and holding > CHANCE * len(ended):
+        unended = _unended(ended)
+        if unended is not None:
+            return PartitionJudgement(1, (unended,), concerned=int((~ended["at_stop"]).sum()))
         return PartitionJudgement(0, (f"{counted(holding, 'output')} with a structural id of the target",))
     silent = ended["finish_type"].is_null().all()
     if not ending and silent and ended["output_tokens"].n_unique() <= 1:  # none at all, or too few to tell
@@ -46,6 +53,18 @@ def _maybe_cut(ended: pl.DataFrame) -> pl.Series:
     return ended.select(common & pl.col("finish_type").is_null()).to_series()
 
 
+def _unended(ended: pl.DataFrame) -> str | None:
+    """What is said of rows that end on no stop id though nothing says that they were cut; None where they are few."""
+    silent = ended.filter(pl.col("finish_type").is_null())
+    unended = int((~silent["at_stop"]).sum())
+    if unended < UNENDED_ROWS or unended <= UNENDED_SHARE * len(silent):
+        return None
+    return (
+        f"{unended:,} of {counted(len(silent), 'output')} ({percent(unended / len(silent))}) end on no stop id, and"
+        " nothing says that they were cut off: the ids at which they ended were probably taken out"
+    )
+
+
 def _ending(ended: pl.DataFrame) -> str:
     """The stop id of another family at which most of the outputs end; empty where they do not."""
     last = ended["plain_end"].drop_nulls().value_counts(sort=True).head(1)
@@ -60,7 +79,8 @@ def _ending(ended: pl.DataFrame) -> str:
 
 TARGET_STRUCTURE = PartitionLaw(
     name="target_structure",
-    definition="Some of the outputs that ended hold a structural id of the target: a stop id, or markup of its own.",
+    definition="Some of the outputs that ended hold a structural id of the target: a stop id, or markup of its own; and"
+    f" at most {UNENDED_SHARE:.0%} of those of which nothing says how they ended, nor looks cut, end on no stop id.",
     asset="raw_generations",
     effect="warn",
     meaning="The ids are another target's, or software took its structure out of them: what other laws found or did"

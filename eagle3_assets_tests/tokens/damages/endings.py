@@ -10,9 +10,11 @@ from eagle3_assets_tests.tokens.mutations import (
     Damage,
     before_stop,
     changed,
+    fresh,
     inserted,
     middle,
     outputs,
+    sampled,
     start,
     with_output,
 )
@@ -78,6 +80,13 @@ DAMAGES: dict[str, Damage] = {
         lambda row: with_output(row, [A] * 50) | {"finish_length": 50},
         {"length_honest": "capped by context: 50 of the 64 tokens asked for"},
         index=49,
+        severity="warning",
+    ),
+    "cut at a default that nobody asked for": Damage(
+        "cut-in-reasoning",
+        lambda row: sampled(max_new_tokens=512)(with_output(row, [A] * 90 + fresh(38))) | {"finish_length": 128},
+        {"length_honest": "cut at 128 tokens, SGLang's default, of the 512 asked for: was the cap ever sent?"},
+        index=127,
         severity="warning",
     ),
 }

@@ -3,7 +3,7 @@
 What belongs here: damages of one theme, as a table for ``test_mutations``. Not here: judging them.
 """
 
-from eagle3_assets_tests.tokens.mutations import A, Damage, fresh, long_output
+from eagle3_assets_tests.tokens.mutations import A, Damage, fresh, long_cut, long_output
 
 DAMAGES: dict[str, Damage] = {
     **{
@@ -22,11 +22,25 @@ DAMAGES: dict[str, Damage] = {
     "one id 500 times and nothing else": Damage(
         "thinking-off", long_output(*[A] * 500), {"repetition": "id 1064 500 times in a row"}, index=0
     ),
-    "a loop to the end": Damage(
+    **{
+        f"a loop to the {name}": Damage(
+            sample,
+            made(*fresh(50), *times * fresh(25, 30_000)),
+            {"repetition": f"ends in a loop: the same 25 ids {times}.0 times from index 50 on"},
+            index=50,
+            severity=severity,
+        )
+        for name, sample, made, times, severity in (
+            ("cap", "cut-in-reasoning", long_cut, 20, "error"),
+            ("end", "thinking-off", long_output, 20, "warning"),
+            ("end that took long to find", "thinking-off", long_output, 80, "error"),
+        )
+    },
+    "a matrix of zeros and ones": Damage(
         "thinking-off",
-        long_output(*fresh(50), *20 * fresh(25, 30_000)),
-        {"repetition": "ends in a loop: the same 25 ids 20.0 times from index 50 on"},
-        index=50,
+        long_output(*(i for n in range(20) for m in range(20) for i in ([A + (n == m), 20_000]))),
+        {"repetition": "ends in a loop: the same 42 ids "},
+        severity="warning",
     ),
     **{
         f"the same passages again and again, {name}": Damage(
@@ -74,8 +88,8 @@ DAMAGES: dict[str, Damage] = {
     ),
     **{
         f"a loop whose round ends in a run, {times} times": Damage(
-            "thinking-off",
-            long_output(*times * (*fresh(20, 30_000), *20 * [A])),
+            "cut-in-reasoning",
+            long_cut(*times * (*fresh(20, 30_000), *20 * [A])),
             {"repetition": f"ends in a loop: the same 40 ids {times}.0 times from index 0 on"},
             index=0,
             severity="warning" if times < 10 else "error",
@@ -83,8 +97,8 @@ DAMAGES: dict[str, Damage] = {
         for times in (4, 12)
     },
     "a loop whose round ends in a long run": Damage(
-        "thinking-off",
-        long_output(*10 * (*fresh(20, 30_000), *120 * [A])),
+        "cut-in-reasoning",
+        long_cut(*10 * (*fresh(20, 30_000), *120 * [A])),
         {"repetition": "ends in a loop: the same 140 ids 10.0 times from index 0 on"},
         index=0,
     ),
