@@ -172,20 +172,24 @@ def growing_beginnings(ids: Ids) -> list[int]:
         shorter, but for the last, which may be as long. Empty where ids do not begin again.
     """
     candidates = np.flatnonzero(ids == ids[0]) if len(ids) else np.empty(0, np.int64)
+    sums = _Sums(ids)
 
-    def doubled(start: int, longer_than: int, most: int = 1) -> list[int]:
+    def doubled(start: int, longer_than: int) -> Iterator[int]:
         """Lengths of what stands twice from ``start`` on, the shortest first."""
-        lengths = candidates[np.searchsorted(candidates, start + longer_than, side="right") :] - start
-        lengths = lengths[: np.searchsorted(lengths, (len(ids) - start) // 2, side="right")]
-        lengths = lengths[ids[start + lengths - 1] == ids[start + 2 * lengths - 1]]
-        twice = (n for n in lengths.tolist() if np.array_equal(ids[start : start + n], ids[start + n : start + 2 * n]))
-        return list(islice(twice, most))
+        first, last = np.searchsorted(candidates, (start + longer_than, (start + len(ids)) // 2), side="right").tolist()
+        taken = 1  # twice as many each time: mostly the next one is not far, and then the rest need not be looked at
+        while first < last:
+            lengths = candidates[first : min(first + taken, last)] - start
+            for n in lengths[sums.same(start, start + lengths, lengths)].tolist():
+                if np.array_equal(ids[start : start + n], ids[start + n : start + 2 * n]):
+                    yield n
+            first, taken = first + taken, 2 * taken
 
     best: list[int] = []
-    for first in doubled(0, 0, _BEGINNINGS):
+    for first in islice(doubled(0, 0), _BEGINNINGS):
         pieces, start, length = [first], first, first
-        while found := doubled(start, length):
-            [length] = found
+        while (longer := next(doubled(start, length), None)) is not None:
+            length = longer
             start += length
             pieces.append(start)
         if not best or pieces[-1] > best[-1]:

@@ -98,6 +98,14 @@ def test_a_loop_does_not_grow(rounds: int) -> None:
     assert loops.growing_beginnings(text) == loops.growing_beginnings(text[:0]) == []
 
 
+@pytest.mark.timeout(60)  # a second and a half; minutes where each beginning is compared with all the rest
+def test_a_million_ids_in_a_loop_take_no_longer_than_any() -> None:
+    for text in ([7], [7, 8], [7, 8, 9, 7, 8, 9, 7, 8, 9, 10]):
+        ids = np.resize(np.array(text, np.int32), 1_000_000)
+        assert loops.growing_beginnings(ids)
+        assert [loop.length for loop in loops.ending_loops(ids, 100, 3)] == [len(ids)]
+
+
 @given(ids=st.lists(IDS, min_size=1, max_size=60))
 def test_share_of_passages_that_come_again(ids: list[int]) -> None:
     grams = [tuple(ids[at : at + loops.GRAM]) for at in range(len(ids) - loops.GRAM + 1)]
