@@ -19,11 +19,15 @@ from eagle3_assets.interchange import Refusal
 from eagle3_assets.tokens.batch import FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.judge import Judge
+from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.laws.partition import CONSERVATION
 from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.tokens.wording import percent
 
 FINDINGS_KEPT = 10_000
 """Findings of each law that are named; the rest is counted."""
+REFUSED_TOLERATED = 0.01
+"""Share of refused lines from which the file is not what was generated: a dataset's own limit for rows left out."""
 REFUSED_NAMED = 1_000
 """Refused lines that are named; the rest is counted."""
 
@@ -37,7 +41,8 @@ class Audited:
     prompts: Report
     """The laws about prompts, over the rows that have one."""
     generations: Report
-    """The laws about outputs. Of a file that is torn ``conservation`` is broken: rows of it are lost."""
+    """The laws about outputs. Of a file that is torn, or much of which was refused, ``conservation`` is broken: rows of
+    it are lost."""
     lines: "array[int]"
     """Each row's line, in the order in which the reports number rows."""
     places: pl.DataFrame
@@ -85,7 +90,9 @@ def audit_file(path: Path, context: Context) -> Audited:
         without_output.update(_states(part))
     if torn is not None and not lines and not refused_count:
         raise AuditError(f"{path}: {torn}")
-    judged = generations.report() if torn is None else _torn(generations.report(), torn)
+    judged = generations.report()
+    for lost in filter(None, (torn, _much_refused(refused_count, len(lines)))):
+        judged = _rows_lost(judged, lost)
     whole = [v.law.name for v in judged.verdicts if v.law.scope == "partition"]
     return Audited(
         path=path,
@@ -102,8 +109,19 @@ def audit_file(path: Path, context: Context) -> Audited:
     )
 
 
-def _torn(report: Report, reason: str) -> Report:
-    """The report of a file whose end is missing: whatever its rows say, they are not all of them."""
+def _much_refused(refused: int, read: int) -> str | None:
+    """What is to be said of a file of which more than a few lines hold no row; None where that is not so."""
+    share = refused / max(1, refused + read)
+    if not read or share <= REFUSED_TOLERATED:
+        return None
+    return (
+        f"{refused:,} of {counted(refused + read, 'line')} ({percent(share, 2)}) could not be read as rows and were not"
+        f" judged: more than {percent(REFUSED_TOLERATED)}, so that what was judged is not the file"
+    )
+
+
+def _rows_lost(report: Report, reason: str) -> Report:
+    """The report of a file of which rows are missing: whatever the others say, they are not all of them."""
     verdicts = [
         replace(
             verdict,

@@ -7,6 +7,7 @@ Where a reply's own ``meta_info`` and the line beside it both say something, ``m
 word, the line may have been written by a tool in between. A null is the same as an absent key.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import polars as pl
 from eagle3_assets import strict_json
 from eagle3_assets.config import Sampling
 from eagle3_assets.identity import canonical_json
-from eagle3_assets.interchange import LineFaultError, check_ids, check_number, name_of, shown
+from eagle3_assets.interchange import LineFaultError, check_number, name_of, shown
 from eagle3_assets.strict_json import StrictJsonError
 from eagle3_assets.tokens.batch import STOPPED
 from eagle3_assets.tokens.laws.counts import CONTRADICTION, SERVER_PROMPT_IDS
@@ -55,6 +56,8 @@ PROMPT_KEYS = ("prompt_ids", "prompt_token_ids")
 
 _INT64 = range(-(2**63), 2**63)
 """Ids and counts of a line: what an int64 holds is read, negative or not, and for the laws to judge."""
+_EXACT = 2**53
+"""Whole numbers up to here are what a float says they are."""
 _SAMPLING_NAMES = {"max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "sampling_seed": "seed"}
 """What OpenAI and SGLang call parameters that the contract has another name for."""
 _NEUTRAL_SAMPLING = {"stop_token_ids": [], "seed": "the engine's own"}
@@ -121,7 +124,7 @@ def sample_name(line: Line) -> str:
     raise LineFaultError("has no sample_id (or id)")
 
 
-def _ids(line: Line) -> tuple[list[int] | None, list[int]]:
+def _ids(line: Line) -> tuple[list[int | None] | None, list[int | None]]:
     """Prompt ids, None where they are not there, and output ids."""
     outputs = [key for key in OUTPUT_KEYS if line.get(key) is not None]
     if line.get("loss_mask") is not None:
@@ -133,33 +136,38 @@ def _ids(line: Line) -> tuple[list[int] | None, list[int]]:
         if named is not None:
             raise LineFaultError.kind(named, None, "a list of token ids")
         raise LineFaultError("has no output_ids (or token_ids, or input_ids with a loss_mask)")
-    output = line[outputs[0]]
-    check_ids(outputs[0], output, _INT64)
-    if len(outputs) > 1 and line[outputs[1]] != output:
+    output = _id_list(outputs[0], line[outputs[0]])
+    if len(outputs) > 1 and _id_list(outputs[1], line[outputs[1]]) != output:
         raise LineFaultError(f"{outputs[0]} and {outputs[1]} are not the same")
     prompt_key = next((key for key in PROMPT_KEYS if line.get(key) is not None), None)
     if prompt_key is None:
         return None, output
-    check_ids(prompt_key, line[prompt_key], _INT64)
-    return line[prompt_key], output
+    return _id_list(prompt_key, line[prompt_key]), output
 
 
-def _server_prompt(line: Line, meta: Line) -> list[int] | None:
+def _id_list(key: str, value: object) -> list[int | None]:
+    """A list of ids for the laws to judge: what is no id at all becomes null, as it would be in a table."""
+    if not isinstance(value, list):
+        raise LineFaultError.kind(key, value, "a list of token ids")
+    # All of it runs in C: a line may hold a hundred thousand ids.
+    if not value or (set(map(type, value)) == {int} and min(value) in _INT64 and max(value) in _INT64):
+        return value
+    whole = map(_whole, value)
+    return [v if type(v) is int and v in _INT64 else None for v in whole]  # bool is an int to isinstance
+
+
+def _server_prompt(line: Line, meta: Line) -> list[int | None] | None:
     """The prompt ids that the engine returned: ``prompt_token_ids``, where other keys say what was sent."""
     named = ((SERVER_PROMPT_IDS, line), ("prompt_token_ids", meta), ("prompt_token_ids", line))
     key, holder = next(((k, h) for k, h in named if h.get(k) is not None), (None, line))
     if key is None or (holder is line and key in PROMPT_KEYS and line.get("prompt_ids") is None):
         return None
-    check_ids(key, holder[key], _INT64)
-    ids: list[int] = holder[key]
-    return ids
+    return _id_list(key, holder[key])
 
 
-def _trainer_row(line: Line) -> tuple[list[int], list[int]]:
+def _trainer_row(line: Line) -> tuple[list[int | None], list[int | None]]:
     """A row for a trainer: the prompt is what the mask leaves out, the output what it holds."""
-    ids, mask = line.get("input_ids"), line["loss_mask"]
-    check_ids("input_ids", ids, _INT64)
-    assert isinstance(ids, list)  # noqa: S101 - was checked
+    ids, mask = _id_list("input_ids", line.get("input_ids")), line["loss_mask"]
     if not isinstance(mask, list) or not set(map(type, mask)) <= {int, bool, float} or not set(mask) <= {0, 1}:
         raise LineFaultError("loss_mask is not a list of zeros and ones")
     if len(mask) != len(ids):
@@ -182,13 +190,13 @@ def _finish(line: Line, meta: Line) -> dict[str, Any]:
     kind = parts.get("type")
     if kind is None and isinstance(reason, dict):
         raise LineFaultError("finish_reason has no type")
-    matched = parts.get("matched")
-    length = parts.get("length", line.get("finish_length"))
+    matched = _whole(parts.get("matched"))
+    length = _whole(parts.get("length", line.get("finish_length")))
     if length is not None:
         check_number("the finish's length", length, _INT64)
     return {
         "finish_type": _text("the finish type", kind),
-        "matched_stop": _recorded_json(line.get("matched_stop")) if matched is None else _matched(matched),
+        "matched_stop": _recorded_json(_whole(line.get("matched_stop"))) if matched is None else _matched(matched),
         "finish_length": length,
     }
 
@@ -212,7 +220,7 @@ def _recorded_json(value: object) -> str | None:
     return _matched(value)
 
 
-def _logprobs(line: Line, meta: Line) -> tuple[list[float | None] | None, list[int] | None]:
+def _logprobs(line: Line, meta: Line) -> tuple[list[float | None] | None, list[int | None] | None]:
     """Log-probabilities, and the ids that they are of where that is recorded."""
     pairs = _first("output_token_logprobs", meta, line)
     if pairs is None:
@@ -226,15 +234,14 @@ def _logprobs(line: Line, meta: Line) -> tuple[list[float | None] | None, list[i
         place = f"output_token_logprobs[{index}]"
         if not isinstance(pair, list) or len(pair) not in (2, 3) or not _is_number(pair[0]):
             raise LineFaultError(f"{place} is not [log-probability, id, text]")
-        check_number(f"{place}[1]", pair[1], _INT64)
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return [pair[0] for pair in pairs], _id_list("output_token_logprobs", [pair[1] for pair in pairs])
 
 
 def _is_number(value: object) -> bool:
     if value is None or isinstance(value, float):
         return True
     # A whole number of hundreds of digits is one that no float can hold.
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _EXACT
 
 
 def _weight_version(line: Line, meta: Line) -> str | None:
@@ -262,9 +269,9 @@ def _sampling(line: Line) -> str | None:
 
 def _count(key: str, *holders: Line, also: str | None = None) -> int | None:
     """A count from the first that has it."""
-    value: int | None = _first(key, *holders)
+    value: int | None = _whole(_first(key, *holders))
     if value is None and also is not None:
-        value = _first(also, *holders)
+        value = _whole(_first(also, *holders))
     if value is not None:
         check_number(key, value, _INT64)
     return value
@@ -272,10 +279,11 @@ def _count(key: str, *holders: Line, also: str | None = None) -> int | None:
 
 def _contradiction(line: Line, meta: Line, usage: Line) -> str | None:
     """What the line, its ``meta_info`` and its ``usage`` say differently of one thing; None where they agree."""
+    holders = (meta, line, usage)
     said = [
         f"{key} {' and '.join(map(shown, values))}"
         for key in ("completion_tokens", "prompt_tokens")
-        if len(values := list(dict.fromkeys(h[key] for h in (meta, line, usage) if isinstance(h.get(key), int)))) > 1
+        if len(values := list(dict.fromkeys(n for h in holders if isinstance(n := _whole(h.get(key)), int)))) > 1
     ]
     kinds = [_finish_kind(h.get(key)) for h in (meta, line) for key in ("finish_reason", "finish_type")]
     finishes = list(dict.fromkeys("stop" if kind in STOPPED else kind for kind in kinds if isinstance(kind, str)))
@@ -288,6 +296,15 @@ def _finish_kind(reason: object) -> object:
     if isinstance(reason, str) and reason.startswith("{"):
         reason = _object("finish_reason", reason)
     return reason.get("type") if isinstance(reason, dict) else reason
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    """A whole number that was written as a float, and null for NaN: tables do both where another row has no value."""
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < _EXACT else value
 
 
 def _first(key: str, *holders: Line) -> Any:  # noqa: ANN401 - a JSON value

@@ -19,10 +19,13 @@ Mask = NDArray[np.bool_]
 Ids = NDArray[np.signedinteger]
 
 NO_ID = -1
-"""Stands where an id is null, and as the answer where a row has no such id. Never a valid id."""
+"""The answer where a row has no such id. Never a valid id."""
 
 MIN_ID, MAX_ID = -(2**31), 2**31 - 1
 """The ids that ``contract.TokenIds`` can store; one beyond is refused, never cast."""
+
+NULL_ID = MIN_ID
+"""Stands where an id is null: what nobody writes, so that a -1 which somebody did write is told from it."""
 
 _SIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 _UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32)
@@ -83,7 +86,7 @@ class TokenColumn:
 
     ``values`` holds all ids in one array (int32 where the source is Int32, else int64), ``offsets`` (int64, one more
     than rows) says where each row starts, ``null_rows`` (bool) which rows were null; those read as empty. A null id
-    inside a row reads as ``NO_ID``.
+    inside a row reads as ``NULL_ID``.
     """
 
     values: Ids
@@ -111,7 +114,7 @@ class TokenColumn:
         if flat.dtype != pl.Int32:
             flat = flat.cast(pl.Int64)
         if flat.null_count():
-            flat = flat.fill_null(NO_ID)
+            flat = flat.fill_null(NULL_ID)
         return cls(flat.to_numpy(), offsets, null_rows)
 
     @classmethod

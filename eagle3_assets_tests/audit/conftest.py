@@ -80,6 +80,12 @@ def reply(sample: str, output: list[int], matched: object = kimi.IM_END, **other
     }
 
 
+def many_good(count: int) -> list[dict[str, Any]]:
+    """So many lines that nothing is to be said of, each an answer of its own."""
+    ids = ([*kimi.letters("a"), kimi.END_THINK, *kimi.letters(f"{n * 7919}"), kimi.IM_END] for n in range(count))
+    return [reply(f"good-{n}", output) for n, output in enumerate(ids)]
+
+
 def without_remarks() -> dict[str, dict[str, Any]]:
     """The genuine samples that no law has a remark on."""
     remarked = ("cut", "implicit", "tools-then-text")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.tokens.columns import NO_ID, TokenColumn
+from eagle3_assets.tokens.columns import NO_ID, NULL_ID, TokenColumn
 
 IDS = st.integers(0, 12)
 ROWS = st.lists(st.lists(IDS, max_size=8), max_size=8)
@@ -138,11 +138,11 @@ def test_digests_of_wide_ids_differ_from_those_they_would_wrap_to() -> None:
     assert wide.digests() != column([[5]]).digests()
 
 
-def test_nulls_read_as_empty_rows_and_as_no_id() -> None:
+def test_nulls_read_as_empty_rows_and_as_an_id_that_nobody_writes() -> None:
     ids = TokenColumn.from_series(pl.Series([[1, None, 2], None, [], [3]], dtype=pl.List(pl.Int32)))
     assert ids.null_rows.tolist() == [False, True, False, False]
     assert ids.lengths.tolist() == [3, 0, 0, 1]
-    assert ids.values.tolist() == [1, NO_ID, 2, 3]
+    assert ids.values.tolist() == [1, NULL_ID, 2, 3]
 
 
 def test_all_null_column() -> None:

@@ -216,7 +216,11 @@ def test_null_id_is_a_missing_id(context: Context) -> None:
     ids[0][1] = None
     frame = kimi.generations().with_columns(pl.Series("output_ids", ids, dtype=pl.List(pl.Int32)))
     report = judge_generations([frame], context)
-    assert report["ids_in_vocabulary"].details[0].startswith("answer: a missing id at index 1 outside")
+    assert (
+        report["ids_in_vocabulary"]
+        .details[0]
+        .startswith("answer: a missing id (null, or no whole number) at index 1 out")
+    )
 
 
 def test_prompt_faults_mark_what_must_not_be_sent(context: Context) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Ints, Mask
+from eagle3_assets.tokens.columns import NULL_ID, Ints, Mask
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.safe_text import visible
 
@@ -97,6 +97,11 @@ def alike(hashes: pl.Series) -> pl.Series:
 def counted(number: int, noun: str) -> str:
     """``1 fault``, ``2 faults``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown_id(token: int) -> str:
+    """An id that is no token of the target's."""
+    return "a missing id (null, or no whole number)" if token == NULL_ID else f"id {token}"
 
 
 def shown_name(sample: str | None) -> str:

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import NO_ID, TokenColumn
-from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_current_prompts
+from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_current_prompts, shown_id
 from eagle3_assets.tokens.safe_text import visible
 
 REASONING_TOKENS = "reasoning_tokens"
@@ -139,9 +139,8 @@ def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:
 
     def detail(row: int) -> str:
         token = int(batch.output.row(row)[index[row]])
-        named = "a missing id" if token == NO_ID else f"id {token}"
         more = f" and {count[row] - 1} more" if count[row] > 1 else ""
-        return f"{named} at index {index[row]}{more} outside the model's vocabulary of {size}"
+        return f"{shown_id(token)} at index {index[row]}{more} outside the model's vocabulary of {size}"
 
     return RowJudgement(np.ones(len(batch), np.bool_), (find(index >= 0, detail, index),))
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask
+from eagle3_assets.tokens.columns import Ints, Marks, Mask
 from eagle3_assets.tokens.context import Context
-from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find
+from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, shown_id
 from eagle3_assets.tokens.profile import TargetProfile
 
 
@@ -37,8 +37,7 @@ def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
 
     def not_in_vocabulary(row: int) -> str:
         token = int(prompt.row(row)[outside[row]])
-        named = "a missing id" if token == NO_ID else f"id {token}"
-        return f"{named} at index {outside[row]} outside the model's vocabulary of {profile.vocab_size}"
+        return f"{shown_id(token)} at index {outside[row]} outside the model's vocabulary of {profile.vocab_size}"
 
     def without_bos(row: int) -> str:
         first = profile.label(int(prompt.first[row]))
