@@ -3,7 +3,8 @@
 What belongs here: telling what kind of file it is, cutting into frames, naming what cannot be read. Not
 here: what a line's keys mean (``rows``), judging.
 
-The kind is told by the file's first bytes, not by its name: parquet, gzip, zstandard, else JSON lines as they are.
+The kind is told by the file's first bytes (``kinds``), not by its name: parquet, gzip, zstandard, else JSON lines as
+they are.
 """
 
 import os
@@ -28,6 +29,7 @@ from eagle3_assets.interchange import (
     json_object,
     numbered_lines,
 )
+from eagle3_assets.kinds import PARQUET, begins_list_of_rows, fault_of_form, fault_of_pointer, is_spread
 from eagle3_assets.packed import DAMAGED, unpacked
 from eagle3_assets.strict_json import BYTE_ORDER_MARK, ends_early
 from eagle3_assets.tokens.batch import GENERATED
@@ -38,7 +40,9 @@ IDS_AT_ONCE = 1 << 20
 CHATS_AT_ONCE = 50
 """Chat completions that are held at once: each is kept whole until it has been looked at."""
 
-_PARQUET, _PARQUET_ENCRYPTED = b"PAR1", b"PARE"
+_LOOKED_AT = 1 << 20
+"""Bytes of a beginning by which it is told what a file is: the first row may be long."""
+_PARQUET_ENCRYPTED = b"PARE"
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _RENAMED = {"prompt_tokens": "server_prompt_tokens"}
 
@@ -71,16 +75,36 @@ def read_parts(path: Path) -> Iterator[Part]:
         AuditError: the file cannot be read, or, as parquet, not to its end.
     """
     try:
-        with path.open("rb") as file:
-            start = file.read(4)
-            file.seek(0)
-            if start == _PARQUET:
+        with path.open("rb", buffering=_LOOKED_AT) as file:
+            start = file.peek(_LOOKED_AT)  # type: ignore[attr-defined] # it is buffered
+            _require(path, fault_of_pointer(start))
+            if start.startswith(PARQUET):
                 _require_end(path, file)
                 yield from _parquet_parts(path)
             else:
-                yield from _line_parts(unpacked(file, start))
+                content = unpacked(file, start[:4])
+                _require_lines(path, content)
+                yield from _line_parts(content)
     except OSError as error:
         raise AuditError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _require(path: Path, fault: str | None) -> None:
+    if fault:
+        raise AuditError(f"{path}: {fault}")
+
+
+def _require_lines(path: Path, content: BinaryIO) -> None:
+    """Refuses what is no JSON lines, by what it is, before its first line is called torn."""
+    try:
+        start = content.peek(_LOOKED_AT)  # type: ignore[attr-defined] # it is buffered
+    except DAMAGED as error:
+        raise AuditError(f"{path}: is damaged from its beginning on, so that nothing can be read: {error}") from None
+    _require(path, fault_of_form(start, path.name))
+    if begins_list_of_rows(start):
+        _require(path, "is a JSON array, not JSON lines; write one row a line: jq -c '.[]'")
+    if is_spread(start):
+        _require(path, "is JSON over several lines, not one row a line; write it so: jq -c .")
 
 
 def _line_parts(file: BinaryIO) -> Iterator[Part]:
@@ -154,8 +178,10 @@ def _named(line: Json) -> str | None:
 
 def _require_end(path: Path, file: BinaryIO) -> None:
     """Tells a parquet file that was cut off from one that is damaged in another way."""
-    file.seek(-min(len(_PARQUET), file.seek(0, os.SEEK_END)), os.SEEK_END)
-    if file.read() not in (_PARQUET, _PARQUET_ENCRYPTED):
+    if not file.seekable():
+        raise AuditError(f"{path}: is a Parquet file in a pipe, and is read from its end: write it to a file first")
+    file.seek(-min(len(PARQUET), file.seek(0, os.SEEK_END)), os.SEEK_END)
+    if file.read() not in (PARQUET, _PARQUET_ENCRYPTED):
         raise AuditError(
             f"{path}: is torn: a parquet file ends with the list of what lies where in it, and this one has lost its"
             " end, so that none of it can be read. Copy it again, or write it again"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = {"pass": 0, "warn": 0, "fail": 1, "nothing_judged": 2}
 
+_STDIN = Path("/dev/stdin")
+
 _FOREIGN: dict[str, Any] = {"quarantine_limit": 0.0, "coverage": 0.0, "mixed_records": True}
 """How any file is judged: nobody leaves its broken rows out, asked for its missing ones, or wrote all rows alike."""
 
@@ -26,7 +28,8 @@ _FOREIGN: dict[str, Any] = {"quarantine_limit": 0.0, "coverage": 0.0, "mixed_rec
 def audit(
     ctx: typer.Context,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSON lines (also packed: gzip, zstandard) or parquet.")
+        list[Path],
+        typer.Argument(metavar="FILE...", help="JSON lines (packed too: gzip, zstandard), - for stdin, or parquet."),
     ],
     profile: Annotated[
         str | None,
@@ -65,7 +68,7 @@ def audit(
     code = 0
     for file in files:
         try:
-            audited = audit_file(file, context)
+            audited = audit_file(_STDIN if file == Path("-") else file, context)
         except AuditError as error:
             code = 2
             if as_json:

@@ -1,7 +1,15 @@
 """The command on files of every form, whole and broken."""
 
+import bz2
+import gzip
+import io
 import json
+import lzma
+import os
 import re
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +315,7 @@ def test_blank_names_are_refused_in_parquet_too(tmp_path: Path, audit: Audit) ->
     assert result["samples"]["judged"] == 1
 
 
-@pytest.mark.parametrize("data", [b"", b"\n\n", b"{\n[\n", jsonl({"id": "x"}, {"output_ids": []})])
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"{]\n[\n", jsonl({"id": "x"}, {"output_ids": []})])
 def test_where_nothing_was_judged_nothing_passes(data: bytes, tmp_path: Path, audit: Audit) -> None:
     (tmp_path / "o.jsonl").write_bytes(data)
     answered = audit(tmp_path / "o.jsonl")
@@ -386,6 +394,70 @@ def test_why_laws_are_not_judged_is_true_of_a_file(tmp_path: Path, audit: Audit)
     laws = by_name(audit(write(tmp_path / "o.jsonl", reply("s", GOOD))).only)
     assert laws["prompt_suffix"]["reason"] == "its thinking mode is not recorded"
     assert laws["length_band"]["reason"] == "no expected lengths are at hand (a dataset's length_band)"
+
+
+def parquet_bytes() -> bytes:
+    kimi.generations().write_parquet(target := io.BytesIO())
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (json.dumps(reply("s", GOOD), indent=1).encode(), "is JSON over several lines, not one row a line"),
+        (json.dumps([reply("s", GOOD)], indent=1).encode(), "is a JSON array, not JSON lines"),
+        (json.dumps([reply("s", GOOD)]).encode(), "is a JSON array, not JSON lines"),
+        (jsonl(*genuine_lines()).replace(b"\n", b"\r"), "is text whose lines end with CR alone"),
+        (jsonl(*genuine_lines()).decode().encode("utf-16"), "is UTF-16 text"),
+        (jsonl(*genuine_lines()).decode().encode("utf-16-be"), "is UTF-16 text"),
+        (lzma.compress(jsonl(*genuine_lines())), "is xz"),
+        (bz2.compress(jsonl(*genuine_lines())), "is bzip2"),
+        (gzip.compress(gzip.compress(jsonl(*genuine_lines()))), "is packed twice"),
+        (gzip.compress(parquet_bytes()), "is a Parquet file that was packed once more"),
+        (gzip.compress(json.dumps(reply("s", GOOD), indent=1).encode()), "is JSON over several lines"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
+    ],
+)
+def test_a_whole_file_of_another_kind_is_called_what_it_is(
+    data: bytes, said: str, tmp_path: Path, audit: Audit
+) -> None:
+    (tmp_path / "o").write_bytes(data)
+    answered = audit(tmp_path / "o")
+    assert answered.exit_code == 2
+    assert answered.stderr.startswith(f"{tmp_path / 'o'}: {said}")
+
+
+def test_a_first_row_that_was_cut_in_its_middle_is_one_bad_line(tmp_path: Path, audit: Audit) -> None:
+    path = write(tmp_path / "o.jsonl", b'{"sample_id": "cut", "output_ids": [1,\n', *genuine_lines())
+    result = audit(path).only
+    assert ([r["line"] for r in result["refused"]], result["samples"]["passed"]) == ([1], len(genuine_lines()))
+
+
+def test_a_pipe_is_read_but_for_parquet(tmp_path: Path, audit: Audit) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for data, code in ((jsonl(*genuine_lines()), 0), (gzip.compress(jsonl(*genuine_lines())), 0), (parquet_bytes(), 2)):
+        writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+        writer.start()
+        answered = audit(pipe)
+        writer.join()
+        assert answered.exit_code == code
+        assert answered.only["samples"]["passed"] == (0 if code else len(genuine_lines()))
+    assert "is a Parquet file in a pipe" in answered.stderr
+    assert "write it to a file first" in answered.stderr
+
+
+def test_a_minus_is_stdin() -> None:
+    command = [sys.executable, "-m", "eagle3_assets.cli", "audit", "-", "--profile", "kimi", "--json"]
+    done = subprocess.run(command, input=jsonl(*genuine_lines()), capture_output=True, check=True)
+    assert json.loads(done.stdout)["samples"]["passed"] == len(genuine_lines())
+
+
+def test_a_frame_of_zstandard_that_holds_no_data_is_skipped(tmp_path: Path, audit: Audit) -> None:
+    skipped = b"\x50\x2a\x4d\x18" + (5_000).to_bytes(4, "little") + b"x" * 5_000
+    packed = zstandard.ZstdCompressor().compress(jsonl(*genuine_lines()))
+    (tmp_path / "o.zst").write_bytes(skipped + packed + skipped)
+    assert audit(tmp_path / "o.zst").only["samples"]["passed"] == len(genuine_lines())
 
 
 def test_zstandard_files_of_several_frames_are_read_whole(tmp_path: Path, audit: Audit) -> None:

@@ -17,11 +17,11 @@ import polars as pl
 
 from eagle3_assets.frames import batches
 from eagle3_assets.interchange import MAX_LINE_BYTES, InterchangeError, TooLong, numbered_lines
+from eagle3_assets.kinds import LOOKED_AT, PARQUET, fault_of_content, fault_of_file, is_array
 from eagle3_assets.packed import DAMAGED, unpacked
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.sources.arrays import ArrayError, array_elements
 from eagle3_assets.prompts.sources.changes import FileState
-from eagle3_assets.prompts.sources.kinds import LOOKED_AT, PARQUET, fault_of_content, fault_of_file, is_array
 from eagle3_assets.prompts.sources.places import PromptSourceError, SourceFile
 from eagle3_assets.strict_json import BYTE_ORDER_MARK, StrictJsonError, parse
 
