@@ -45,6 +45,7 @@ def audit(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A config: its target, and its effects of laws.")
     ] = None,
+    every_law: Annotated[bool, typer.Option("--all", help="Also list each law that was not judged.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="For machines: one JSON object a line, one for each FILE.")
     ] = False,
@@ -81,7 +82,7 @@ def audit(
             _write_json(audit_json(audited))
         else:
             out = console()
-            for piece in audit_tables(audited):
+            for piece in audit_tables(audited, every_law=every_law):
                 out.print(piece)
     if code:
         raise typer.Exit(code)

@@ -4,7 +4,9 @@ What belongs here: tables and sentences. Not here: what they say (``audit.report
 trusted: all of them are made visible before they get here, and rich is given no markup to read.
 """
 
-from collections.abc import Iterator
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 from rich.table import Table
@@ -17,6 +19,7 @@ from eagle3_assets.cli.tables import MARKS
 from eagle3_assets.tokens.evidence import collect_evidence, worst_first
 from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.verdict import Status, Verdict
 
 SHOWN = 5
 
@@ -28,8 +31,16 @@ _ANSWERS = {
 }
 
 
-def audit_tables(audited: Audited) -> Iterator[Table | Text]:
-    """All that is printed of one file, in order."""
+_WORST_FIRST: tuple[Status, ...] = ("failed", "warned", "passed", "not_judged")
+
+
+def audit_tables(audited: Audited, *, every_law: bool = False) -> Iterator[Table | Text]:
+    """All that is printed of one file, in order.
+
+    Args:
+        audited: the file.
+        every_law: whether laws that were not judged are listed one by one.
+    """
     word, style, meaning = _ANSWERS[answer(audited)]
     counts = sample_counts(audited)
     verdicts = law_verdicts(audited)
@@ -38,10 +49,12 @@ def audit_tables(audited: Audited) -> Iterator[Table | Text]:
         (word, style),
         f" {visible(str(audited.path))}: {meaning} ({len(verdicts) - silent} laws judged, {silent} could not be)",
     )
-    yield Text(
-        f"{counts['judged']:,} samples judged: {counts['passed']:,} passed, {counts['warned']:,} with a warning,"
-        f" {counts['failed']:,} failed; {audited.refused_count:,} lines refused"
+    judged, refused = counted(counts["judged"], "sample"), counted(audited.refused_count, "line")
+    numbers = (
+        f"{judged} judged: {counts['passed']:,} passed, {counts['warned']:,} with a warning,"
+        f" {counts['failed']:,} failed; {refused} refused"
     )
+    yield Text(numbers)
     if audited.without_output:
         states = ", ".join(f"{number:,} {state}" for state, number in audited.without_output.items())
         yield Text(f"{counted(sum(audited.without_output.values()), 'row')} without an output not judged: {states}")
@@ -52,9 +65,11 @@ def audit_tables(audited: Audited) -> Iterator[Table | Text]:
         return
     for finding in file_findings(audited)[:SHOWN]:
         yield Text(f"{finding['law']}: {visible(finding['detail'])}{_places(finding['lines'])}")
-    yield _laws(audited)
+    yield Text("\nLaws", style="italic")
+    yield _laws(verdicts, every_law=every_law)
     yield from _worst(audited)
     yield from _context(audited)
+    yield Text.assemble("\n", (word, style), f" {numbers}{_next(audited) if word != 'PASS' else ''}")
 
 
 def _places(lines: list[int]) -> str:
@@ -62,27 +77,41 @@ def _places(lines: list[int]) -> str:
     return f" ({'line' if len(lines) == 1 else 'lines'} {named})" if lines else ""
 
 
-def _laws(audited: Audited) -> Table:
-    table = Table(title="Laws", title_justify="left", caption="n/j: not judged", caption_justify="left")
-    table.add_column("law")
-    table.add_column("effect")
-    for column in ("judged", "violations", "share"):
-        table.add_column(column, justify="right")
-    table.add_column("verdict")
-    table.add_column("what", overflow="fold")
-    for verdict in law_verdicts(audited):
-        judged = verdict.status != "not_judged"
-        said = verdict.reason or "" if verdict.status in ("passed", "not_judged") else verdict.summary
-        table.add_row(
-            verdict.law.name,
-            verdict.effect,
-            f"{verdict.judged:,}" if judged else "",
-            f"{verdict.violations:,}" if judged else "",
-            f"{verdict.share:.2%}" if judged else "",
-            MARKS[verdict.status],
-            Text(visible(said)),
-        )
+def _laws(verdicts: Sequence[Verdict], *, every_law: bool) -> Table:
+    """What is broken first; names are never cut, and what is said is wrapped by words."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for verdict in sorted(verdicts, key=lambda v: _WORST_FIRST.index(v.status)):
+        if verdict.status != "not_judged" or every_law:
+            table.add_row(MARKS[verdict.status], _law(verdict))
+    silent = Counter(v.reason or "" for v in verdicts if v.status == "not_judged")
+    if silent and not every_law:
+        numbered = silent.most_common()
+        reasons = "; ".join(f"{reason} ({number})" if number > 1 else reason for reason, number in numbered)
+        said = f"{counted(silent.total(), 'law')} not judged (--all lists them): {reasons}"
+        table.add_row(MARKS["not_judged"], Text(visible(said)))
     return table
+
+
+def _law(verdict: Verdict) -> Text:
+    """A law that holds in one line, one that does not with what is wrong below its name."""
+    name = (verdict.law.name, "bold")
+    if verdict.status == "not_judged":
+        return Text.assemble(name, f": {visible(verdict.reason or '')}")
+    if verdict.status == "passed":
+        partly = f"; {visible(verdict.reason)}" if verdict.reason else ""
+        return Text.assemble(name, f": {verdict.judged:,} judged{partly}")
+    return Text.assemble(name, f": {verdict.judged:,} judged, effect {verdict.effect}\n{visible(verdict.summary)}")
+
+
+def _next(audited: Audited) -> str:
+    """The command with which a person goes on."""
+    file = shlex.quote(str(audited.path))
+    for sample, _, _ in worst_samples(audited, SHOWN):
+        if file.endswith(".jsonl") and visible(sample) == sample:
+            return f". Look at one: eagle3-assets decode {visible(file)} --id {shlex.quote(sample)} --tokenizer DIR"
+    return f". All that was found: eagle3-assets audit {visible(file)} --json"
 
 
 def _worst(audited: Audited) -> Iterator[Table]:

@@ -143,8 +143,10 @@ def _explained_errors() -> tuple[type[Exception], ...]:
 
 
 def console() -> Console:
-    """Where tables go: as wide as the terminal, and wide enough for nearly all columns in a pipe or a file."""
-    made = _console(sys.stdout, None if sys.stdout.isatty() else PIPE_WIDTH)
+    """Where tables go: as wide as COLUMNS or the terminal; wide enough for nearly all columns in a pipe or a file."""
+    asked = os.environ.get("COLUMNS", "")
+    width = int(asked) if asked.isdecimal() and int(asked) else None if sys.stdout.isatty() else PIPE_WIDTH
+    made = _console(sys.stdout, width)
     made.push_render_hook(FittingTables())
     return made
 

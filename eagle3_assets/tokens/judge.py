@@ -183,7 +183,8 @@ class _Tally:
             room = self._room("error", missing)
             self.findings += self.missing[:room]
         elif missing:
-            partly = "; ".join(filter(None, (self.law.missing, partly)))
+            lacking = f" in {missing:,} of {counted(rows, 'sample')}" if missing < rows else ""
+            partly = "; ".join(filter(None, (f"{self.law.missing}{lacking}", partly)))
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
         if reason is not None:

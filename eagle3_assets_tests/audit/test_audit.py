@@ -225,6 +225,14 @@ def test_counts_beside_missing_ones_are_whole_numbers(absent: float | None, tmp_
     assert by_name(result)["completion_count"]["judged"] == 2
 
 
+def test_pairs_that_a_table_can_only_hold_as_floats_are_pairs(tmp_path: Path, audit: Audit) -> None:
+    pairs = [[[-0.1, float(token)] for token in output] for output in (GOOD, [A, END, C, STOP])]
+    rows = {"sample_id": ["good", "other"], "output_ids": [GOOD] * 2, "output_token_logprobs": pairs}
+    pl.DataFrame(rows).write_parquet(tmp_path / "o.parquet")
+    result = audit(tmp_path / "o.parquet").only
+    assert (result["refused"], result["findings"]) == ([], {"other": {"logprobs_agree": "error"}})
+
+
 @pytest.mark.parametrize(("refused", "code", "verdict"), [(1, 0, "warn"), (2, 1, "fail"), (99, 1, "fail")])
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_a_file_of_which_more_than_one_in_a_hundred_lines_are_refused_fails(
@@ -625,6 +633,44 @@ datasets:
     assert answered.exit_code == 0
     assert answered.only["findings"] == {"s": {"reasoning_closed": "warning"}}
     assert by_name(answered.only)["reasoning_closed"]["effect"] == "warn"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_text_fits_its_terminal_with_what_is_broken_first(columns: int, tmp_path: Path) -> None:
+    broken = [reply("no-stop", BROKEN), reply("counted", GOOD, meta={"completion_tokens": 3})]
+    broken.append(reply("unclosed-" + "x" * 120, [A, B, C, STOP]))
+    path = write(tmp_path / "o.jsonl", *many_good(57), *broken, b"{\n")
+    environment = {"COLUMNS": str(columns)}
+    shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"], env=environment).stdout
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert len(lines) < (130 if columns == 60 else 100)
+    marks = re.findall(r"^(FAIL|warn|ok|n/j) +([a-z_]+:|\d+ laws not judged)", shown, re.MULTILINE)
+    assert [mark for mark, _ in marks] == sorted((m for m, _ in marks), key=["FAIL", "warn", "ok", "n/j"].index)
+    names = {name.rstrip(":") for mark, name in marks if mark != "n/j"}
+    assert names <= {law.name for law in LAWS}
+    assert {"stop_token_last", "completion_count", "reasoning_closed", "conservation"} <= {
+        name.rstrip(":") for mark, name in marks if mark == "FAIL"
+    }
+    assert [name for mark, name in marks if mark == "n/j"] == [f"{len(LAWS) - len(names)} laws not judged"]
+    closing = " ".join(shown.rpartition("\nFAIL ")[2].split())
+    counts = "60 samples judged: 57 passed, 0 with a warning, 3 failed; 1 line refused"
+    assert closing.startswith(f"{counts}. Look at one: eagle3-assets decode ")
+    assert closing.endswith("/o.jsonl --id no-stop --tokenizer DIR")
+    every = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi", "--all"], env=environment).stdout
+    assert {law.name for law in LAWS} == set(re.findall(r"^(?:FAIL|warn|ok|n/j) +([a-z_]+):", every, re.MULTILINE))
+
+
+def test_a_packed_file_is_gone_on_with_by_its_findings(tmp_path: Path) -> None:
+    path = write(tmp_path / "o.jsonl.gz", reply("bad", BROKEN))
+    shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
+    assert f"All that was found: eagle3-assets audit {path} --json" in " ".join(shown.split())
+
+
+def test_a_law_that_is_judged_of_most_rows_says_of_how_many_it_is_not(tmp_path: Path, audit: Audit) -> None:
+    row = {"sample_id": "silent", "output_ids": GOOD}
+    result = audit(write(tmp_path / "o.jsonl", *many_good(5), row)).only
+    assert by_name(result)["finish_known"]["reason"] == "finish_type is not recorded in 1 of 6 samples"
 
 
 def test_control_characters_reach_no_terminal(tmp_path: Path) -> None:

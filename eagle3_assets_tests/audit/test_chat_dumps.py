@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
-from eagle3_assets_tests.audit.conftest import Audit, genuine_lines, write
+from eagle3_assets_tests.audit.conftest import Audit, genuine_lines, many_good, write
 
 USER = {"role": "user", "content": "hello"}
 CALL = {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -67,7 +67,7 @@ def test_a_tokenizer_tells_what_cannot_be_made_again(tmp_path: Path, audit: Audi
 
 
 def test_lines_with_ids_are_judged_beside_chat_completions(tmp_path: Path, audit: Audit) -> None:
-    answered = audit(write(tmp_path / "mixed.jsonl", *genuine_lines(), turn("b")))
+    answered = audit(write(tmp_path / "mixed.jsonl", *many_good(100), turn("b")))
     assert (answered.exit_code, answered.only["verdict"]) == (0, "warn")
     assert answered.only["chat_completions"]["lines"] == 1
 
