@@ -18,7 +18,7 @@ import pytest
 import zstandard
 from typer.testing import CliRunner
 
-from eagle3_assets.audit import auditing, report
+from eagle3_assets.audit import auditing, report, sources
 from eagle3_assets.cli import app, audit_tables
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets_tests.audit.conftest import (
@@ -540,6 +540,30 @@ def test_parquet_with_objects_and_trainer_rows(tmp_path: Path, audit: Audit) -> 
         "sample_id": "b",
         "reason": "loss_mask is all zero: the row has no output",
     }
+
+
+@pytest.mark.parametrize("more", [{}, {"finish_reason": ["stop"] * 40}])
+def test_parquet_is_read_in_parts(more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_SLICE_ROWS", 3)
+    outputs = [[A, END, *kimi.letters(f"{n}"), *([STOP] if n % 13 else [])] for n in range(40)]
+    pl.DataFrame({"sample_id": range(40), "output_ids": outputs, **more}).write_parquet(tmp_path / "o.parquet")
+    parts = list(sources.read_parts(tmp_path / "o.parquet"))
+    assert [line for part in parts for line in part.lines] == list(range(1, 41))
+    assert pl.concat(part.frame for part in parts)["output_ids"].to_list() == outputs
+
+
+def test_parquet_that_is_replaced_between_its_parts_is_no_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_SLICE_ROWS", 3)
+    path = tmp_path / "o.parquet"
+    pl.DataFrame({"sample_id": range(40), "output_ids": [GOOD] * 40}).write_parquet(path)
+    parts = sources.read_parts(path)
+    next(parts)
+    pl.DataFrame({"sample_id": range(40), "output_ids": [BROKEN] * 40}).write_parquet(tmp_path / "new")
+    (tmp_path / "new").replace(path)
+    with pytest.raises(sources.AuditError, match=r"o\.parquet: was written to or replaced while it was read"):
+        list(parts)
 
 
 @pytest.mark.parametrize("data", [b"PAR1", b"PAR1 and something else PAR1", b"\x1f\x8b\x00", b"\x28\xb5\x2f\xfd\x00"])

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from eagle3_assets_tests.audit.conftest import reply
@@ -43,6 +45,19 @@ def test_short_rows_need_as_much_as_the_docs_say(broken: bool, most: int, tmp_pa
         assert (judged, failed) == (rows, rows if broken else 0)
         peaks.append(mib)
     assert (peaks[1] - peaks[0]) * 2**20 / 300_000 < most, peaks  # bytes for each row
+
+
+@pytest.mark.slow
+def test_a_large_row_group_is_not_held_unpacked(tmp_path: Path) -> None:
+    rows, ids = 60_000, 2_000
+    numbers = np.arange(rows * ids, dtype=np.int64) % 100_003 + 1_000
+    outputs = pl.Series(numbers.reshape(rows, ids)).arr.to_list()
+    frame = pl.DataFrame({"sample_id": range(rows), "output_ids": outputs})
+    frame.write_parquet(tmp_path / "o.parquet", row_group_size=rows)
+    judged, failed, mib = peak(tmp_path / "o.parquet")
+    assert (judged, failed) == (rows, 0)
+    packed, unpacked = (tmp_path / "o.parquet").stat().st_size >> 20, numbers.nbytes >> 20
+    assert mib < 250 + packed + unpacked / 4, (mib, packed, unpacked)
 
 
 @pytest.mark.slow
