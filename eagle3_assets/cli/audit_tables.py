@@ -7,6 +7,7 @@ trusted: all of them are made visible before they get here, and rich is given no
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import polars as pl
 from rich.table import Table
@@ -16,6 +17,7 @@ from eagle3_assets.audit.auditing import Audited
 from eagle3_assets.audit.chat_dumps import LOSSES, UNFAITHFUL, ChatDump
 from eagle3_assets.audit.report import answer, file_findings, law_verdicts, sample_counts, worst_samples
 from eagle3_assets.cli.tables import MARKS
+from eagle3_assets.interchange import Row, read_rows
 from eagle3_assets.tokens.evidence import collect_evidence, worst_first
 from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.safe_text import visible
@@ -109,9 +111,17 @@ def _next(audited: Audited) -> str:
     """The command with which a person goes on."""
     file = shlex.quote(str(audited.path))
     for sample, _, _ in worst_samples(audited, SHOWN):
-        if file.endswith(".jsonl") and visible(sample) == sample:
+        if visible(sample) == sample and _can_be_decoded(audited.path):
             return f". Look at one: eagle3-assets decode {visible(file)} --id {shlex.quote(sample)} --tokenizer DIR"
     return f". All that was found: eagle3-assets audit {visible(file)} --json"
+
+
+def _can_be_decoded(path: Path) -> bool:
+    """Whether ``decode`` takes the file: by its name, and by its first row."""
+    if path.suffix != ".jsonl":
+        return False
+    with path.open("rb") as file:
+        return isinstance(next(read_rows(file), None), Row)
 
 
 def _worst(audited: Audited) -> Iterator[Table]:

@@ -663,7 +663,8 @@ datasets:
 def test_the_text_fits_its_terminal_with_what_is_broken_first(columns: int, tmp_path: Path) -> None:
     broken = [reply("no-stop", BROKEN), reply("counted", GOOD, meta={"completion_tokens": 3})]
     broken.append(reply("unclosed-" + "x" * 120, [A, B, C, STOP]))
-    path = write(tmp_path / "o.jsonl", *many_good(57), *broken, b"{\n")
+    good = [{**line, "completion_tokens": len(line["output_ids"])} for line in many_good(57)]
+    path = write(tmp_path / "o.jsonl", *good, *broken, b"{\n")
     environment = {"COLUMNS": str(columns)}
     shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"], env=environment).stdout
     lines = shown.splitlines()
@@ -685,8 +686,9 @@ def test_the_text_fits_its_terminal_with_what_is_broken_first(columns: int, tmp_
     assert {law.name for law in LAWS} == set(re.findall(r"^(?:FAIL|warn|ok|n/j) +([a-z_]+):", every, re.MULTILINE))
 
 
-def test_a_packed_file_is_gone_on_with_by_its_findings(tmp_path: Path) -> None:
-    path = write(tmp_path / "o.jsonl.gz", reply("bad", BROKEN))
+@pytest.mark.parametrize("name", ["o.jsonl.gz", "o.jsonl"])
+def test_a_file_that_decode_does_not_take_is_gone_on_with_by_its_findings(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / name, reply("bad", BROKEN))  # its count stands in meta_info alone
     shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
     assert f"All that was found: eagle3-assets audit {path} --json" in " ".join(shown.split())
 
