@@ -147,6 +147,11 @@ class Dataset(Settings):
     format: SourceFormat = Field(
         "auto", description="Name of a format (docs/prompts.md); auto finds it for each file by its first rows."
     )
+    ignore_keys: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (),
+        description="Keys of the source's rows that are not looked at, whatever they hold: `story`; in an object or"
+        " in a list of them `metadata.tools`, `messages[].thought` (docs/prompt-formats.md).",
+    )
     skip: StrictInt = Field(0, ge=0, description="Rows at the source's beginning to leave out.")
     limit: StrictInt | None = Field(
         None, ge=1, description="Most rows to read after those; what lies behind them is not read."

@@ -48,7 +48,20 @@ def local_snapshot(text: str, *, ask: bool = True) -> Snapshot:
     unasked = "cannot be asked" if ask else "is not asked here"
     # These are slow to import, and most sources need none of it.
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, IncompleteSnapshotError, LocalEntryNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        IncompleteSnapshotError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    page = f"https://huggingface.co/datasets/{address.repository}"
+    fetch = (
+        f"fetch them where there is a connection: hf download {address.repository} --repo-type dataset"
+        f" --revision {address.commit}"
+    )
 
     try:
         root = snapshot_download(
@@ -61,13 +74,26 @@ def local_snapshot(text: str, *, ask: bool = True) -> Snapshot:
         )
     except IncompleteSnapshotError as error:
         raise HubError(
-            f"the local cache has not all of the files, and the Hub {unasked}: {_said(error, token)}"
+            f"the local cache has not all of the files, and the Hub {unasked}; {fetch} ({_said(error, token)})"
         ) from None
     except LocalEntryNotFoundError as error:
-        raise HubError(f"the files are not in the local cache, and the Hub {unasked}: {_said(error, token)}") from None
+        raise HubError(
+            f"the files are not in the local cache, and the Hub {unasked}; {fetch} ({_said(error, token)})"
+        ) from None
     except GatedRepoError as error:
         raise HubError(
-            f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({_said(error, token)})"
+            f"the dataset is gated: ask for access on {page} and set {TOKEN_VARIABLE} to a token of the account"
+            f" that has it ({_said(error, token)})"
+        ) from None
+    except RevisionNotFoundError as error:
+        raise HubError(
+            f"the dataset has no such commit: take all 40 digits of one from {page}/commits/main"
+            f" ({_said(error, token)})"
+        ) from None
+    except RepositoryNotFoundError as error:
+        hint = f"the account of {TOKEN_VARIABLE} does not see it" if token else f"it needs {TOKEN_VARIABLE}"
+        raise HubError(
+            f"there is no such dataset, or it is private and {hint}; see {page} ({_said(error, token)})"
         ) from None
     except HfHubHTTPError as error:
         hint = f"; a private dataset needs {TOKEN_VARIABLE}" if not token else ""
