@@ -443,7 +443,8 @@ def _not_judged(law: RowLaw | PartitionLaw, effect: Effect, rows: int, reason: s
 
 
 def _rows(found: Iterable[Found], severity: Severity) -> Ints:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(f.rows for f in found if f.severity == severity)]))
+    rows = [f.rows for f in found if f.severity == severity and len(f.rows)]
+    return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.int64)
 
 
 def _sliced(batches: Iterable[pl.DataFrame]) -> Iterable[pl.DataFrame]:

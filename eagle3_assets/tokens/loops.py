@@ -105,7 +105,7 @@ def _window(column: TokenColumn, start: Ints, width: int) -> Ints:
     return ids
 
 
-def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, shortest: int) -> Ints:
+def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, shortest: int | Ints) -> Ints:
     """In which rows ``shortest`` ids or more from the start on may stand a second time at one of these indices.
 
     All ids before the second time stand there twice then: the first few of them are compared, and the last one.
@@ -120,20 +120,18 @@ def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, shorte
     return row
 
 
-def _begins_with_more(column: TokenColumn, starts: Ints, first: Ints) -> list[int]:
+def _begins_with_more(column: TokenColumn, starts: Ints, first: Ints) -> Ints:
     """Rows that begin with the same few ids twice, fewer than ``GRAM``, and may go on with more that stand there twice.
 
     The second time is the beginning of those, as of the pieces of a stream that each repeat the last one.
     """
-    found: list[int] = []
-    for period in range(1, GRAM):
-        twice = (first[:, :period] == first[:, period : 2 * period]).all(axis=1)
-        rows = np.flatnonzero(twice & (starts + 2 * period <= column.lengths))
-        few = column.take(rows)
-        places = np.flatnonzero(few.values == np.repeat(first[rows, 0], few.lengths))
-        row = np.searchsorted(few.offsets, places, side="right") - 1
-        found += rows[_begins_again(few, starts[rows] + period, row, places - few.offsets[row], period + 1)].tolist()
-    return found
+    periods = np.arange(1, GRAM)
+    twice = np.column_stack([(first[:, :p] == first[:, p : 2 * p]).all(axis=1) for p in periods])
+    rows, period = np.nonzero(twice & (starts[:, np.newaxis] + 2 * periods <= column.lengths[:, np.newaxis]))
+    few, second = column.take(rows), starts[rows] + periods[period]
+    places = np.flatnonzero(few.values == np.repeat(first[rows, 0], few.lengths))
+    row = np.searchsorted(few.offsets, places, side="right") - 1
+    return rows[_begins_again(few, second, row, places - few.offsets[row], periods[period][row] + 1)]
 
 
 def _ends_again(column: TokenColumn, ends: Ints, row: Ints, at: Ints, last: Ints) -> Ints:

@@ -77,9 +77,8 @@ def judge_length_honest(batch: Batch) -> RowJudgement:
     cap = np.where(told, applied, asked)
     cut, lengths = batch.cut_off, batch.output.lengths
     known = ~cut | told | (asked >= 0)
-    on_stop = np.isin(batch.output.last, list(batch.context.all_stop_ids))
     dishonest = cut & known & (lengths != cap)
-    boundary = cut & known & ~dishonest & on_stop
+    boundary = cut & known & ~dishonest & batch.at_stop
     by_context = cut & known & ~dishonest & ~boundary & told & (applied < asked)
     end = lengths - 1
 

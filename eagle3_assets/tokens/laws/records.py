@@ -24,7 +24,9 @@ some 1e-7; a probability that was kept in bfloat16 may be the next number above 
 def judge_logprobs_agree(batch: Batch) -> RowJudgement:
     """Compares log-probabilities with the output ids: their ids where recorded, their number, their values."""
     values = batch.column("output_logprobs", pl.List(pl.Float32))
-    recorded = values.is_not_null().to_numpy()
+    recorded = batch.present("output_logprobs")
+    if not recorded.any():
+        return RowJudgement(recorded)
     count = values.list.len().fill_null(0).to_numpy().astype(np.int64)
     ids = TokenColumn.from_series(batch.column(LOGPROB_IDS, pl.List(pl.Int32)))
     departs = np.where(recorded & ~ids.null_rows, batch.output.first_difference(ids), -1)
