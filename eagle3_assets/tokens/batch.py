@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, nulls, where
+from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, filled, nulls, where
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.profile_spec import Habit
 from eagle3_assets.tokens.sampling_record import read_samplings
@@ -60,9 +60,7 @@ class Batch:
     def numbers(self, name: str) -> Ints:
         """An integer column as int64, -1 for null; such columns hold counts, which are not negative."""
         numbers = self.column(name, pl.Int64).cast(pl.Int64)
-        if numbers.null_count() == len(numbers):
-            return np.full(len(numbers), -1, np.int64)
-        return (numbers.fill_null(-1) if numbers.null_count() else numbers).to_numpy()
+        return filled(numbers, -1)
 
     def present(self, name: str) -> Mask:
         """Where the column has a value."""
@@ -78,7 +76,8 @@ class Batch:
     @cached_property
     def sample_ids(self) -> list[str]:
         """The rows' names; a null one reads as empty."""
-        return self.frame["sample_id"].fill_null("").to_list()
+        names = self.frame["sample_id"]
+        return (names.fill_null("") if names.null_count() else names).to_list()
 
     @cached_property
     def prompt(self) -> TokenColumn:
@@ -175,7 +174,7 @@ class Batch:
     @cached_property
     def max_new_tokens(self) -> Ints:
         """Cap of the request in tokens, -1 where it is not recorded."""
-        return self.samplings["max_new_tokens"].fill_null(-1).to_numpy()
+        return filled(self.samplings["max_new_tokens"], -1)
 
     @cached_property
     def echo(self) -> Ints:
@@ -241,7 +240,8 @@ class Batch:
 
     def _finished(self, *kinds: str) -> Mask:
         finish = self.column("finish_type", pl.String)
-        return np.any([where(finish == kind) for kind in kinds], axis=0)
+        finished: Mask = np.any([where(finish == kind) for kind in kinds], axis=0)
+        return finished
 
     @cached_property
     def _prompt_reasoning(self) -> Ints:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -267,4 +268,12 @@ def nulls(series: pl.Series) -> Mask:
 
 def where(series: pl.Series) -> Mask:
     """Where a series of bool is true; null is not."""
-    return (series.fill_null(value=False) if series.null_count() else series).to_numpy()
+    return filled(series, value=False)
+
+
+def filled(series: pl.Series, value: int) -> NDArray[Any]:
+    """A series of numbers or bool with a value in place of its nulls; asking polars has a price, as above."""
+    missing = series.null_count()
+    if missing == len(series):
+        return np.full(len(series), value)
+    return (series.fill_null(value) if missing else series).to_numpy()

@@ -8,7 +8,7 @@ import polars as pl
 
 from eagle3_assets.identity import stored_ids_sha256
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, Mask, TokenColumn
+from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, Mask, TokenColumn, nulls
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, find
 from eagle3_assets.tokens.safe_text import visible
 
@@ -61,7 +61,7 @@ def judge_sampling_recorded(batch: Batch) -> RowJudgement:
         return str(faults[row])
 
     recorded = batch.present("sampling")
-    incomplete = recorded & faults.is_not_null().to_numpy()
+    incomplete = recorded & ~nulls(faults)
     found = (find(incomplete, detail), *_of_another_request(batch, recorded & ~incomplete))
     return RowJudgement(recorded, found, missing=~recorded)
 
