@@ -60,6 +60,7 @@ def test_the_laws_are_measured_and_all_that_can_be_are_judged() -> None:
     without_tokenizer = {"tokenizer_canary", "tools_rendered"}
     assert {*judged, *missing, *without_tokenizer} == {law.name for law in LAWS}
     assert "| **all laws on ids** |" in part
+    assert re.fullmatch(r"(\w+ \d+\.\d\d(, |$)){10}", law_speed.dearest(results))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, nulls
+from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, filled, nulls, where
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.profile_spec import Habit
 from eagle3_assets.tokens.sampling_record import read_samplings
@@ -60,23 +60,24 @@ class Batch:
     def numbers(self, name: str) -> Ints:
         """An integer column as int64, -1 for null; such columns hold counts, which are not negative."""
         numbers = self.column(name, pl.Int64).cast(pl.Int64)
-        return (numbers.fill_null(-1) if numbers.null_count() else numbers).to_numpy()
+        return filled(numbers, -1)
 
     def present(self, name: str) -> Mask:
         """Where the column has a value."""
-        return ~nulls(self.column(name, pl.Null))
+        return ~nulls(self.frame[name]) if self.has(name) else np.zeros(len(self), np.bool_)
 
     @cached_property
     def generated(self) -> Mask:
         """Which rows hold an output; without a column ``status`` all of them."""
         if not self.has("status"):
             return np.ones(len(self), np.bool_)
-        return (self.column("status", pl.String).cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
+        return where(self.column("status", pl.String).cast(pl.String) == GENERATED)
 
     @cached_property
     def sample_ids(self) -> list[str]:
         """The rows' names; a null one reads as empty."""
-        return self.frame["sample_id"].fill_null("").to_list()
+        names = self.frame["sample_id"]
+        return (names.fill_null("") if names.null_count() else names).to_list()
 
     @cached_property
     def prompt(self) -> TokenColumn:
@@ -158,8 +159,12 @@ class Batch:
     @cached_property
     def ended(self) -> Mask:
         """Where the output is whole: the engine says so, or, where it says nothing, the last id is a stop id."""
-        silent = ~self.present("finish_type")
-        return self.stopped | (silent & np.isin(self.output.last, list(self.context.all_stop_ids)))
+        return self.stopped | (~self.present("finish_type") & self.at_stop)
+
+    @cached_property
+    def at_stop(self) -> Mask:
+        """Where the output's last id is a stop id."""
+        return np.isin(self.output.last, list(self.context.all_stop_ids))
 
     @cached_property
     def samplings(self) -> pl.DataFrame:
@@ -169,7 +174,7 @@ class Batch:
     @cached_property
     def max_new_tokens(self) -> Ints:
         """Cap of the request in tokens, -1 where it is not recorded."""
-        return self.samplings["max_new_tokens"].fill_null(-1).to_numpy()
+        return filled(self.samplings["max_new_tokens"], -1)
 
     @cached_property
     def echo(self) -> Ints:
@@ -234,7 +239,9 @@ class Batch:
         return self.output_marks.where(self.output_marks.id == (NO_ID if token_id is None else token_id))
 
     def _finished(self, *kinds: str) -> Mask:
-        return self.column("finish_type", pl.String).is_in(kinds).fill_null(value=False).to_numpy()
+        finish = self.column("finish_type", pl.String)
+        finished: Mask = np.any([where(finish == kind) for kind in kinds], axis=0)
+        return finished
 
     @cached_property
     def _prompt_reasoning(self) -> Ints:

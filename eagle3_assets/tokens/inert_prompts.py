@@ -6,14 +6,15 @@ inert text, rendering it, judging.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.codec import PLAIN, Codec
-from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.columns import Mask, TokenColumn
 
 REFUSED = 0
 """The kind of the conversations that the template refuses with inert text."""
@@ -56,21 +57,29 @@ class InertPrompts:
             prompts = TokenColumn.from_series(batch["prompt_ids"])
             control = TokenColumn.from_marks(prompts.marks(control_ids))
             memory, ends = control.values.astype(np.int64).tobytes(), (control.offsets * 8).tolist()
-            refused = prompts.null_rows.tolist()
-            declared = [() if tools is None else tools.get(sample, ()) for sample in samples]
-            declaring = np.array([bool(names) for names in declared], np.bool_)
-            texts = [None] * len(batch) if codec is None else codec.texts(prompts, declaring)
-            for row, (sample, names, text) in enumerate(zip(samples, declared, texts, strict=True)):
-                if sample in kinds:
-                    continue
-                key = None if refused[row] else memory[ends[row] : ends[row + 1]]
-                kinds[sample] = numbers.setdefault(key, len(numbers))
-                # Inert text keeps plain names alone.
-                if text is not None and (lost := [n for n in names if PLAIN.fullmatch(n) and not tells(text, n)]):
-                    untold[sample] = frozenset(lost)
+            every = zip(samples, prompts.null_rows.tolist(), pairwise(ends), strict=True)
+            new = np.zeros(len(batch), np.bool_)
+            for row, (sample, refused, (start, end)) in enumerate(every):
+                if sample not in kinds:
+                    kinds[sample] = numbers.setdefault(None if refused else memory[start:end], len(numbers))
+                    new[row] = True
+            if codec is not None and tools:
+                untold.update(_untold(samples, prompts, new, codec, tools))
         ids = [np.frombuffer(key or b"", np.int64) for key in numbers]
         offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
         return cls(kinds, TokenColumn(np.concatenate(ids), offsets, np.arange(len(ids)) == REFUSED), untold)
+
+
+def _untold(
+    samples: Sequence[str], prompts: TokenColumn, chosen: Mask, codec: Codec, tools: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[str, frozenset[str]]]:
+    """Of the chosen rows (bool) those whose prompt does not name all tools that their sample declares, and which."""
+    declared = [tools.get(sample, ()) for sample in samples]
+    texts = codec.texts(prompts, chosen & np.array([bool(names) for names in declared], np.bool_))
+    for sample, names, text in zip(samples, declared, texts, strict=True):
+        # Inert text keeps plain names alone.
+        if text is not None and (lost := [n for n in names if PLAIN.fullmatch(n) and not tells(text, n)]):
+            yield sample, frozenset(lost)
 
 
 def tells(text: str, name: str) -> bool:

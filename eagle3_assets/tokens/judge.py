@@ -12,7 +12,7 @@ import polars as pl
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Ids, Ints, Mask
+from eagle3_assets.tokens.columns import Ids, Ints, Mask, nulls
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
@@ -443,7 +443,8 @@ def _not_judged(law: RowLaw | PartitionLaw, effect: Effect, rows: int, reason: s
 
 
 def _rows(found: Iterable[Found], severity: Severity) -> Ints:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(f.rows for f in found if f.severity == severity)]))
+    rows = [f.rows for f in found if f.severity == severity and len(f.rows)]
+    return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.int64)
 
 
 def _sliced(batches: Iterable[pl.DataFrame]) -> Iterable[pl.DataFrame]:
@@ -456,7 +457,7 @@ def _sliced(batches: Iterable[pl.DataFrame]) -> Iterable[pl.DataFrame]:
 def _with_prompt(frame: pl.DataFrame) -> Mask:
     if "prompt_ids" not in frame.columns:
         return np.ones(len(frame), np.bool_)
-    return frame["prompt_ids"].is_not_null().to_numpy()
+    return ~nulls(frame["prompt_ids"])
 
 
 def _without_result(asset: Asset, facts: pl.DataFrame, rows: int) -> str | None:

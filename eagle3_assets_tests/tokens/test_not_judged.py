@@ -303,6 +303,17 @@ def test_only_the_sample_that_was_rendered_again_is_judged(context: Context) -> 
     assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 3, 12)
 
 
+def test_of_a_sample_that_was_rendered_again_twice_the_first_counts(context: Context) -> None:
+    frame = kimi.prompts().select("sample_id", "prompt_ids")
+    sample = frame["sample_id"][4]
+    other = frame.filter(pl.col("sample_id") == sample).with_columns(pl.col("prompt_ids").list.head(2))
+    for rendered, broken in ((pl.concat([frame, other]), []), (pl.concat([other, frame]), [sample])):
+        known = replace(context, rerendered_prompts=rendered, declared_tools=None)
+        report = judge_prompts(kimi.prompts().iter_slices(5), known)
+        assert report["prompt_reproducible"].judged == 12
+        assert report.findings["sample_id"].to_list() == broken
+
+
 def test_rendered_again_are_other_prompts(context: Context) -> None:
     others = kimi.prompts().with_columns(pl.lit("x").alias("sample_id"))
     verdict = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=others))["prompt_reproducible"]

@@ -1,5 +1,7 @@
 """Laws that compare ids with what the engine and the prompts say of them: counts, echoes, the vocabulary."""
 
+from operator import ne
+
 import numpy as np
 import polars as pl
 
@@ -74,7 +76,7 @@ def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
 def judge_usage_consistent(batch: Batch) -> RowJudgement:
     """Compares the reply's counts with one another."""
     reasoning, cached = batch.present(REASONING_TOKENS), batch.present("cached_tokens")
-    counts = {name: batch.column(name, pl.Int64).cast(pl.Int64).fill_null(0).to_numpy() for name in _COUNTS}
+    counts = {name: np.where(batch.present(name), batch.numbers(name), 0) for name in _COUNTS}
     negative = np.any([count < 0 for count in counts.values()], axis=0)
     completion = np.where(batch.present("completion_tokens"), counts["completion_tokens"], batch.output.lengths)
     seen = batch.present("server_prompt_tokens")
@@ -94,7 +96,7 @@ def judge_usage_consistent(batch: Batch) -> RowJudgement:
         return f"{said}: some servers count the cache again after they had to start a request over"
 
     contradiction = batch.column(CONTRADICTION, pl.String)
-    contradicted = contradiction.is_not_null().to_numpy()
+    contradicted = batch.present(CONTRADICTION)
 
     def said_twice(row: int) -> str:
         return f"the reply and its own meta_info or usage contradict each other: {visible(contradiction[row])}"
@@ -112,23 +114,21 @@ def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
     """Compares the prompt stored with the output with the one that its sample has now, by hash."""
     current = batch.context.current_prompts
     assert current is not None  # noqa: S101 - the law's condition
-    now = [current.hashes.get(sample) for sample in batch.sample_ids]
+    now = list(map(current.hashes.get, batch.sample_ids))
     sent = batch.present("prompt_ids")
     stored = [found if there else None for found, there in zip(batch.prompt_hashes, sent.tolist(), strict=True)]
-    differs = np.fromiter((a != b for a, b in zip(now, stored, strict=True)), np.bool_, len(batch))
-    known = np.fromiter((sample in current.hashes for sample in batch.sample_ids), np.bool_, len(batch))
+    differs = np.fromiter(map(ne, now, stored), np.bool_, len(batch))
 
     def detail(row: int) -> str:
         if not sent[row]:
             return "no prompt is stored with the output, tokenized_prompts has one"
-        if not known[row]:
+        if batch.sample_ids[row] not in current.hashes:
             return "tokenized_prompts has no prompt of this sample any more"
         if now[row] is None:
             return "a prompt was sent, and tokenized_prompts has this sample without one now"
         return "the prompt that was sent is not the one in tokenized_prompts now"
 
-    judged = sent | np.fromiter((prompt is not None for prompt in now), np.bool_, len(batch))
-    return RowJudgement(judged, (find(differs, detail),))
+    return RowJudgement(sent | differs, (find(differs, detail),))  # of neither side nothing is said
 
 
 def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:

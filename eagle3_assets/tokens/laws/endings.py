@@ -7,6 +7,7 @@ import polars as pl
 
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.columns import filled
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_stop_ids
 
 SGLANG_CAP = 128
@@ -27,7 +28,7 @@ def judge_finish_known(batch: Batch) -> RowJudgement:
 def judge_stop_token_last(batch: Batch) -> RowJudgement:
     """Compares the last id of stopped outputs with what the engine says it stopped at, and with the stop set."""
     matched, recorded = batch.column("matched_stop", pl.String), batch.present("matched_stop")
-    number = matched.cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+    number = filled(matched.cast(pl.Int64, strict=False), -1)
     last = batch.output.last
     in_set = np.isin(last, list(batch.context.recorded_stop_ids))
     wrong = ~in_set | (recorded & (number != last))
@@ -77,9 +78,8 @@ def judge_length_honest(batch: Batch) -> RowJudgement:
     cap = np.where(told, applied, asked)
     cut, lengths = batch.cut_off, batch.output.lengths
     known = ~cut | told | (asked >= 0)
-    on_stop = np.isin(batch.output.last, list(batch.context.all_stop_ids))
     dishonest = cut & known & (lengths != cap)
-    boundary = cut & known & ~dishonest & on_stop
+    boundary = cut & known & ~dishonest & batch.at_stop
     by_context = cut & known & ~dishonest & ~boundary & told & (applied < asked)
     end = lengths - 1
 

@@ -1,13 +1,13 @@
 """Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Mask, TokenColumn
+from eagle3_assets.tokens.columns import Mask, TokenColumn, where
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.inert_prompts import REFUSED, tells
 from eagle3_assets.tokens.laws.base import (
@@ -46,9 +46,9 @@ def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJu
 
 def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
     """Compares prompts with those rendered again, row by row; one that is not rendered any more is another one."""
-    again = batch.context.rerendered_prompts
-    assert again is not None  # noqa: S101 - the law's condition
-    judged, rendered = _rendered_again(batch, again)
+    row_of, again = batch.context.rerendered
+    rows = np.fromiter((row_of.get(sample, -1) for sample in batch.sample_ids), np.int64, len(batch))
+    judged, rendered = rows >= 0, again.take(rows)
     gone = judged & rendered.null_rows
     departs = np.where(judged & ~gone, batch.prompt.first_difference(rendered), -1)
 
@@ -72,7 +72,7 @@ def judge_prompt_injection(batch: Batch) -> RowJudgement:
     context = batch.context
     inert = context.inert_prompts
     assert inert is not None  # noqa: S101 - the law's condition
-    kinds = np.array([inert.kinds.get(sample, -1) for sample in batch.sample_ids], np.int64)
+    kinds = np.fromiter((inert.kinds.get(sample, -1) for sample in batch.sample_ids), np.int64, len(batch))
     marks = batch.prompt.marks(context.control_ids)
     ours, theirs = TokenColumn.from_marks(marks), inert.control.take(np.maximum(kinds, REFUSED))
     judged = (kinds >= 0) & (kinds != REFUSED)
@@ -131,7 +131,7 @@ def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJ
     assert expected is not None  # noqa: S101 - the law's condition
     if not len(facts) and not expected:
         return PartitionJudgement(0, reason="there are no prompts", judged=False)
-    times = Counter(facts["sample_id"].fill_null(""))
+    times = _times(facts["sample_id"].fill_null("").to_list())
     faults = [(i, f"{n} rows with this sample id") for i, n in times.items() if n > 1]
     faults += [(i, "prompts has no such sample") for i in times if i not in expected]
     faults += [(i, "tokenized_prompts has no row for it") for i in sorted(expected - times.keys())]
@@ -142,6 +142,12 @@ def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJ
     kinds_said = ", ".join(f"{number:,} times {text}" for text, number in kinds.items())
     said = f"{counted(len(faults), 'fault')}, first {first} (in all {kinds_said})"
     return PartitionJudgement(len(faults), (said,), tuple(faults))
+
+
+def _times(names: list[str]) -> Mapping[str, int]:
+    """How often each name stands there, in the order of their first times."""
+    once = dict.fromkeys(names, 1)  # many times as fast as counting, and mostly enough
+    return once if len(once) == len(names) else Counter(names)
 
 
 def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -167,12 +173,12 @@ def judge_prompt_suffix(batch: Batch) -> RowJudgement:
     suffixes, after_tool = profile.suffixes, profile.suffixes_after_tool
     thinking = batch.column("thinking", pl.Boolean)
     given = batch.prompt.lengths > 0  # an empty prompt is no matter of its suffix
-    silent: Mask = thinking.is_null().to_numpy() & given
+    silent: Mask = ~batch.present("thinking") & given
     right_in_any, judged, wrong, needless = np.zeros((4, len(batch)), np.bool_)
     modes: tuple[tuple[bool, Mode], ...] = ((True, "thinking"), (False, "no_thinking"))
     for flag, mode in modes:
         if mode in suffixes:
-            rows = (thinking == flag).fill_null(value=False).to_numpy() & given
+            rows = where(thinking == flag) & given
             judged |= rows
             right = batch.prompt.ends_with(suffixes[mode])
             if mode in after_tool:
@@ -234,15 +240,6 @@ def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, p
         return f"ends with the suffix of mode {other}, not of {mode}"
     found, expected = _shown_ids(ending, profile), _shown_ids(suffix, profile)
     return f"ends with {found}, not with the {mode} suffix {expected}"
-
-
-def _rendered_again(batch: Batch, frame: pl.DataFrame) -> tuple[Mask, TokenColumn]:
-    """For each row whether its sample is in the frame, and the prompt ids there."""
-    there = frame.select("sample_id", "prompt_ids", pl.lit(value=True).alias("there"))
-    joined = pl.DataFrame({"sample_id": batch.sample_ids}, schema={"sample_id": pl.String}).join(
-        there.unique("sample_id", keep="first"), on="sample_id", how="left", maintain_order="left"
-    )
-    return joined["there"].fill_null(value=False).to_numpy(), TokenColumn.from_series(joined["prompt_ids"])
 
 
 def _inserted_at(found: list[int], expected: list[int]) -> int:
