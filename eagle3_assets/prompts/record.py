@@ -13,7 +13,7 @@ from eagle3_assets.partitions import Partition
 from eagle3_assets.prompts.rows import Accounts, NotedRow, PromptRows
 from eagle3_assets.prompts.sources import FileState
 
-READER = "5"
+READER = "6"
 """Changes when the same source gives other prompts than before."""
 
 _SETTINGS = (

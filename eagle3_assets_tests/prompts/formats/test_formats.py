@@ -458,7 +458,11 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai(USER, id=1.5), "`id` must be a string or a whole number, not a number"),
     ("openai", openai(USER, id=" "), "`id` must be printable text"),
     ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
-    ("openai", openai(USER, tools=[WEATHER], functions=[CALL]), "`tools` and `functions` are both there and differ"),
+    (
+        "openai",
+        openai(USER, tools=[WEATHER], functions=[{"name": "other"}]),
+        "`tools` and `functions` are both there and differ",
+    ),
     ("openai", openai(USER, tools=[WEATHER], available_tools="[{}]"), "`available_tools[0]` must be"),
     ("openai", openai(USER, chat_template_kwargs={"python_tools": ["def f(): ..."]}), "python_tools` is there"),
     ("openai", openai(USER, chat_template_kwargs={"xml_tools": ["f()"]}), "`chat_template_kwargs.xml_tools[0]` is not"),
