@@ -18,7 +18,7 @@ from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
 from eagle3_assets.prompts.render import tokenize_rows
-from eagle3_assets.target import LoadedTarget
+from eagle3_assets.target import LoadedTarget, not_ended_by_code
 from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
@@ -30,8 +30,13 @@ RERENDERED_ROWS = 1_000
 """How many prompts of a partition are rendered a second time to see whether that gives the same ids."""
 
 
+@not_ended_by_code()
 def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
-    """Prompt rows rendered and tokenized as the target's config says; see :func:`prompts.render.tokenize_rows`."""
+    """Prompt rows rendered and tokenized as the target's config says; see :func:`prompts.render.tokenize_rows`.
+
+    Raises:
+        TargetError: the target's own code would have ended this process.
+    """
     return tokenize_rows(
         target.tokenizer,
         rows,

@@ -688,3 +688,12 @@ def test_instructions_for_a_template_are_the_system_prompt() -> None:
     assert read("openai", row).messages == [{"role": "system", "content": "Be kind."}, USER]
     with pytest.raises(RefusedRowError, match=r"`system` and `.*custom_instructions` are both there"):
         read("openai", {**row, "system": "Be brief."})
+
+
+def test_numbers_of_arguments_are_read_as_servers_read_them() -> None:
+    """Whole numbers of any length stay; of others the value does, to the digits that a double has."""
+    given = '{"n": 123456789012345678901234567890, "p": 1.10, "e": 1e2}'
+    call = {"function": {"name": "f", "arguments": given}}
+    found = read("openai", openai(USER, {"role": "assistant", "content": None, "tool_calls": [call]}, USER))
+    arguments = found.messages[1]["tool_calls"][0]["function"]["arguments"]
+    assert json.dumps(arguments) == '{"n": 123456789012345678901234567890, "p": 1.1, "e": 100.0}'
