@@ -192,7 +192,8 @@ def judge_outputs(directory: Path) -> Run:
 def judge_all_prompts(directory: Path) -> Run:
     """Every law on the ids of prompts; rendering them with inert text, or again, is none of it."""
     scanned = pl.scan_parquet(_prompts(directory, IDS))
-    inert = list(batches(scanned.select("sample_id", "prompt_ids")))
+    nothing_lost = pl.lit([], pl.List(pl.String)).alias("unrendered")
+    inert = list(batches(scanned.select("sample_id", "prompt_ids", nothing_lost)))
     samples = frozenset(name for batch in inert for name in batch["sample_id"])
     context = Context(kimi().profile, rerendered_prompts=inert[0].head(SAMPLE_ROWS), source_sample_ids=samples)
 

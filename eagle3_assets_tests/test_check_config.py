@@ -51,7 +51,7 @@ def test_a_good_config(make_project: ProjectMaker, tmp_path: Path) -> None:
     assert row[10].replace(",", "").isdigit()  # all were looked at: nothing is about
     assert row[11] == "<= 640"
     assert "Engine (settings only: not contacted)" in result.stdout
-    assert "d: 8 laws about prompts hold over 4 prompts" in result.stdout
+    assert "d: 9 laws about prompts hold over 4 prompts" in result.stdout
     assert "----- generation prompt, ids" in result.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name not in ("eagle3.yaml", "prompts.jsonl")] == []
 

@@ -22,6 +22,21 @@ SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
 SHARD_LIKE = re.compile(r".*-\d+of\d+")
 
 
+GIVEN_TO_TEMPLATE = {
+    **dict.fromkeys(("messages", "conversation", "tools"), "it comes from the source's rows"),
+    **dict.fromkeys(("thinking", "enable_thinking"), "the dataset's `thinking` sets it"),
+    "chat_template": "it is target.chat_template",
+    **dict.fromkeys(
+        (
+            *("tokenize", "add_generation_prompt", "continue_final_message", "padding", "truncation", "max_length"),
+            *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+        ),
+        "it says what rendering gives back, which is not the template's",
+    ),
+}
+"""Arguments of a chat template that are none of the config's, and why."""
+
+
 class Sampling(Settings):
     """Every parameter that decides which token comes next. All of them are recorded with every row."""
 
@@ -75,6 +90,14 @@ class Target(Settings):
     template_arguments: dict[str, Any] = Field(
         default_factory=dict, description="Extra arguments of the chat template."
     )
+
+    @field_validator("template_arguments")
+    @classmethod
+    def _no_argument_that_is_given_already(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name in GIVEN_TO_TEMPLATE:
+                raise ValueError(f"{name!r} cannot be given here: {GIVEN_TO_TEMPLATE[name]}")
+        return value
 
 
 class Band(Settings):

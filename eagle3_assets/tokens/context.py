@@ -105,7 +105,7 @@ class Context:
     """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
 
     def with_inert_prompts(self, batches: Iterable[pl.DataFrame]) -> "Context":
-        """The same context with prompts of inert text: ``sample_id`` and ``prompt_ids``, null where there are none."""
+        """The same context with prompts of inert text: columns of ``inert_prompts.INERT_PROMPTS``."""
         inert = InertPrompts.of(batches, self.control_ids, self.codec, self.declared_tools)
         return replace(self, inert_prompts=inert)
 

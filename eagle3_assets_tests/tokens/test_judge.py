@@ -84,7 +84,9 @@ def test_lowered_law_warns_and_quarantines_nothing(profile: TargetProfile) -> No
     ],
 )
 def test_other_laws_cannot_be_lowered(law: str, why: str, profile: TargetProfile) -> None:
-    with pytest.raises(ValueError, match=rf"'{law}' {why}.*: no_reserved_ids, no_role_ids, not_stop_only, reasoning"):
+    with pytest.raises(
+        ValueError, match=rf"'{law}' {why}.*: messages_rendered, no_reserved_ids, no_role_ids, not_stop_only"
+    ):
         judge_generations([], Context(profile, law_effects={law: "warn"}))
 
 
@@ -286,12 +288,13 @@ def test_no_prompt_is_not_compared_with_none(
 
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
-    assert len(set(names)) == len(names) == 44
+    assert len(set(names)) == len(names) == 45
     for law in LAWS:
         texts = (law.definition, law.meaning, law.remedy)
         assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name
         assert all("#" in cause and "/" in cause for cause in law.causes)
     assert lowerable_laws() == [
+        "messages_rendered",
         "no_reserved_ids",
         "no_role_ids",
         "not_stop_only",

@@ -326,7 +326,14 @@ def test_prompts_without_twin_or_tools(context: Context) -> None:
     report = judge_prompts([frame], replace(context, declared_tools={"x": ("a",)}).with_inert_prompts([others]))
     assert report["prompt_injection"].reason == "none of the prompts was rendered with inert text"
     assert report["tools_rendered"].reason == "no prompt is known to declare tools"
+    assert report["messages_rendered"].reason == "which messages became nothing of a prompt is not known"
+    unrendered = pl.lit([], pl.List(pl.String)).alias("unrendered")
+    told = judge_prompts([frame], context.with_inert_prompts([others.with_columns(unrendered)]))["messages_rendered"]
+    assert told.reason == "none of the prompts was rendered with inert text"
+    assert judge_prompts([frame], context)["messages_rendered"].reason == "no prompt was rendered with inert text"
     refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
+    with_one_refused = context.with_inert_prompts([refused.with_columns(unrendered)])
+    assert judge_prompts([frame], with_one_refused)["messages_rendered"].judged == 11
     verdict = judge_prompts([frame], context.with_inert_prompts([refused]))["prompt_injection"]
     assert (verdict.status, verdict.judged, verdict.rows) == ("warned", 11, 12)
     tools = {"last": ("a",), "answer": ()}

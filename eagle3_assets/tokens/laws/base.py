@@ -240,6 +240,13 @@ def needs_inert_prompts(context: Context) -> str | None:
     return None if context.inert_prompts is not None else "no prompt was rendered with inert text"
 
 
+def needs_unrendered_messages(context: Context) -> str | None:
+    """Condition of the law that asks which messages became nothing."""
+    if context.inert_prompts is None or context.inert_prompts.unrendered is not None:
+        return needs_inert_prompts(context)
+    return "which messages became nothing of a prompt is not known"
+
+
 def needs_rerendered_prompts(context: Context) -> str | None:
     """Condition of the law that compares with prompts rendered again."""
     return None if context.rerendered_prompts is not None else "no prompt was rendered again"

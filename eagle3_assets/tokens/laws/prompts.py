@@ -22,6 +22,7 @@ from eagle3_assets.tokens.laws.base import (
     needs_source_sample_ids,
     needs_suffixes,
     needs_tokenizer,
+    needs_unrendered_messages,
     shown_name,
 )
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
@@ -123,6 +124,25 @@ def judge_tools_rendered(batch: Batch) -> RowJudgement:
 
     judged = np.array([text is not None for text in texts], np.bool_)
     return RowJudgement(judged, (find(np.array([bool(lost) for lost in absent], np.bool_), detail),))
+
+
+def judge_messages_rendered(batch: Batch) -> RowJudgement:
+    """Asks the prompts of inert text, where every message can be told from the others, for messages that are gone."""
+    inert = batch.context.inert_prompts
+    assert inert is not None  # noqa: S101 - the law's condition
+    assert inert.unrendered is not None  # noqa: S101 - the law's condition
+    lost = [inert.unrendered.get(sample, ()) for sample in batch.sample_ids]
+    known = np.array([inert.kinds.get(sample, REFUSED) != REFUSED for sample in batch.sample_ids], np.bool_)
+
+    def detail(row: int) -> str:
+        names = lost[row] or ()
+        more = f" and of {len(names) - SHOWN_MESSAGES} more" if len(names) > SHOWN_MESSAGES else ""
+        return f"nothing is in the prompt of {', '.join(map(visible, names[:SHOWN_MESSAGES]))}{more}"
+
+    return RowJudgement(
+        known & np.array([names is not None for names in lost], np.bool_),
+        (find(known & np.array([bool(names) for names in lost], np.bool_), detail),),
+    )
 
 
 def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
@@ -290,6 +310,9 @@ SUFFIX_WITHIN = 20
 SHOWN_TOOLS = 3
 """Tools that a finding names."""
 
+SHOWN_MESSAGES = 3
+"""Messages that a finding names."""
+
 TOKENIZER_CANARY = PartitionLaw(
     name="tokenizer_canary",
     definition="Every structural token of the profile encodes to its one id and decodes back to itself.",
@@ -390,4 +413,21 @@ TOOLS_RENDERED = RowLaw(
     columns=("prompt_ids",),
     nothing="no prompt is known to declare tools",
     unless=needs_tokenizer,
+)
+
+MESSAGES_RENDERED = RowLaw(
+    name="messages_rendered",
+    definition="Something of every message with content is in the rendered prompt; reasoning of earlier turns may be"
+    " left out.",
+    asset="tokenized_prompts",
+    effect="quarantine",
+    meaning="The template drops system prompts, tool results or turns without a word: the target answers to another"
+    " conversation than the dataset's.",
+    remedy="Look at it with eagle3-assets prompt; give a chat template that renders every role as target.chat_template,"
+    " or, where the target's own template is so in production, lower the law with law_effects.",
+    judge=judge_messages_rendered,
+    columns=("prompt_ids",),
+    nothing="none of the prompts was rendered with inert text",
+    unless=needs_unrendered_messages,
+    lowerable=True,
 )

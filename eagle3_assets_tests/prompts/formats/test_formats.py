@@ -473,7 +473,11 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai(USER, id=1.5), "`id` must be a string or a whole number, not a number"),
     ("openai", openai(USER, id=" "), "`id` must be printable text"),
     ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
-    ("openai", openai(USER, tools=[WEATHER], functions=[CALL]), "`tools` and `functions` are both there and differ"),
+    (
+        "openai",
+        openai(USER, tools=[WEATHER], functions=[{"name": "other"}]),
+        "`tools` and `functions` are both there and differ",
+    ),
     ("openai", openai(USER, tools=[WEATHER], available_tools="[{}]"), "`available_tools[0]` must be"),
     ("openai", openai(USER, chat_template_kwargs={"python_tools": ["def f(): ..."]}), "python_tools` is there"),
     ("openai", openai(USER, chat_template_kwargs={"xml_tools": ["f()"]}), "`chat_template_kwargs.xml_tools[0]` is not"),
@@ -788,3 +792,12 @@ def test_instructions_for_a_template_are_the_system_prompt() -> None:
     assert read("openai", row).messages == [{"role": "system", "content": "Be kind."}, USER]
     with pytest.raises(RefusedRowError, match=r"`system` and `.*custom_instructions` are both there"):
         read("openai", {**row, "system": "Be brief."})
+
+
+def test_numbers_of_arguments_are_read_as_servers_read_them() -> None:
+    """Whole numbers of any length stay; of others the value does, to the digits that a double has."""
+    given = '{"n": 123456789012345678901234567890, "p": 1.10, "e": 1e2}'
+    call = {"function": {"name": "f", "arguments": given}}
+    found = read("openai", openai(USER, {"role": "assistant", "content": None, "tool_calls": [call]}, USER))
+    arguments = found.messages[1]["tool_calls"][0]["function"]["arguments"]
+    assert json.dumps(arguments) == '{"n": 123456789012345678901234567890, "p": 1.1, "e": 100.0}'
