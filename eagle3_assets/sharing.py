@@ -164,15 +164,24 @@ class SlotShare:
         )
 
     def _claim(self, name: str, slots: int, claims: _Claims, number: int) -> int:
-        """Asks for slots, those first that were asked for before.
+        """Asks for slots, those first that were asked for before; once one is not to be had, only for a fair part.
+
+        A claim is several transactions: runs that start together and each ask for everything wait for each other.
 
         Returns:
             how many were got now.
         """
         names = [f"{name} {i:02}" for i in range(slots)]
         unused = [slot for slot in names if slot not in claims.mine and slot not in claims.asked]
-        asked = [*claims.asked, *unused][:number]
-        return sum(self._storage.claim_concurrency_slot(name, self._run_id, slot).is_claimed for slot in asked)
+        got, part = 0, slots
+        for place, slot in enumerate([*claims.asked, *unused][:number], len(claims.mine)):
+            if place >= part:
+                break
+            if self._storage.claim_concurrency_slot(name, self._run_id, slot).is_claimed:
+                got += 1
+            elif part == slots:
+                part = self._claims(name, slots).fair(self._run_id)
+        return got
 
     def _free_ended(self, runs: frozenset[str]) -> None:
         for run_id in sorted(runs):
