@@ -9,6 +9,7 @@ Usage: python -m benchmarks.growth [--full] [--write] [--postgres URL]
 import argparse
 import re
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.growth_measures import (
@@ -131,11 +132,10 @@ def measure(sizes: Sizes, postgres: str | None) -> tuple[dict[str, float], dict[
         the figures; those of fewer partitions; what the UI took.
     """
     figures = of_benchmarks(PAGE.read_text(encoding="utf-8"))
-    fewer: dict[str, float] = {}
-    steps = (
+    fewer = corpus_costs(sizes.partitions[0])
+    steps: tuple[Callable[[], Mapping[str, float]], ...] = (
         lambda: sample_bytes(sizes.rows),
         lambda: {"source_us": source_us(sizes.source_rows)},
-        lambda: fewer.update(corpus_costs(sizes.partitions[0])) or {},
         lambda: corpus_costs(sizes.partitions[1]),
         lambda: run_growth(postgres),
     )

@@ -88,7 +88,7 @@ def run_growth(postgres: str | None) -> dict[str, float]:
         postgres: URL of a database that holds nothing yet.
     """
     sampling = {"max_new_tokens": 512, "temperature": 0.0}
-    found = {}
+    found: dict[str, float] = {}
     with project_of(demo_prompts(PROMPTS_A_SHARD * (RUNS + 1)), RUNS + 1, sampling=sampling) as (folder, project):
         keys = [key for key, partition in project.partitions.items() if not partition.trial]
         home = folder / "home"

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import draft_vocabulary, growth, law_speed, looking, prompt_rendering, scale
 from benchmarks.client_cost import Case, cases, report, run
+from benchmarks.growth_measures import QUERIES
 from benchmarks.page import PAGE, write_part
 from eagle3_assets.tokens.laws import LAWS
 
@@ -127,7 +128,7 @@ def test_growth_is_measured_for_one_of_everything() -> None:
     assert set(figures) == set(scale.UNITS) - {"run_bytes_postgres"}
     assert all(figure > 0 for figure in figures.values())
     assert set(fewer) == set(scale.OF_ALL)
-    assert [(one.partitions, set(one.query_s)) for one in ui] == [(20, set(growth.QUERIES))]
+    assert [(one.partitions, set(one.query_s)) for one in ui] == [(20, set(QUERIES))]
     part = growth.report(figures, fewer, ui, sizes, "make bench", ("dagster",))
     assert "{" not in part
     assert scale.read_figures(part).keys() == figures.keys()

@@ -118,6 +118,36 @@ def test_a_run_that_waits_asks_for_its_part_only(instance: dg.DagsterInstance) -
     assert (first.allowed, second.allowed) == (8, 8)
 
 
+def test_what_comes_free_is_first_for_those_whose_part_it_is(instance: dg.DagsterInstance) -> None:
+    """When one of three ends, nobody asks for more than a fair part before the other could have taken its own."""
+    runs = [Run(share_of(instance, name), limit=12, wanted=1000) for name in "abc"]
+    for _ in range(4):
+        for run in runs:
+            run.step()
+            run.answer(12)
+    assert [run.allowed for run in runs] == [4, 4, 4]
+    *others, ended = runs
+    ended.share.release()
+    for run in others:
+        run.step()
+    assert [run.allowed for run in others] == [6, 6]
+    assert not instance.event_log_storage.get_concurrency_info(pool_name(SERVER)).pending_step_count
+
+
+def test_a_slot_that_was_promised_twice_does_not_keep_a_run_waiting(instance: dg.DagsterInstance) -> None:
+    first, second = (Run(share_of(instance, name), limit=16, wanted=1000) for name in "ab")
+    first.step()
+    # What Dagster does where two ask at the same moment for the last slot: both are told that it is theirs.
+    name = pool_name(SERVER)
+    instance.event_log_storage.add_pending_step(name, "b", f"{name} 00", should_assign=True)
+    first.step()
+    assert first.allowed == 8
+    first.answer(16)
+    first.step()
+    second.step()
+    assert (first.allowed, second.allowed) == (8, 8)
+
+
 def test_what_a_run_does_not_need_the_others_use(instance: dg.DagsterInstance) -> None:
     large, small = Run(share_of(instance, "a"), limit=32, wanted=1000), Run(share_of(instance, "b"), 32, wanted=3)
     small.step()
