@@ -139,7 +139,7 @@ def test_a_slot_that_was_promised_twice_does_not_keep_a_run_waiting(instance: dg
     first.step()
     # What Dagster does where two ask at the same moment for the last slot: both are told that it is theirs.
     name = pool_name(SERVER)
-    instance.event_log_storage.add_pending_step(name, "b", f"{name} 00", should_assign=True)
+    instance.event_log_storage.add_pending_step(name, "b", f"{name} 00", should_assign=True)  # type: ignore[attr-defined]
     first.step()
     assert first.allowed == 8
     first.answer(16)
