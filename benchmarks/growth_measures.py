@@ -48,6 +48,8 @@ DEMO = Path(str(files("eagle3_assets.demo")))
 PROMPTS_A_SHARD = 30
 """Of the runs that are measured: more change little, as what a run tells of its rows is bounded."""
 RUNS = 3
+TIMES = 5
+"""How often a query is asked."""
 CHARACTERS = 4
 """For each id of made-up text."""
 
@@ -256,10 +258,10 @@ class Served:
     partitions: int
     snapshot_bytes: int
     """Of the definitions, which the webserver fetches from the code location."""
-    up_s: float
-    """From starting the webserver to its first answer, the code location's loading among it."""
+    definitions_cpu_s: float
+    """Of making the definitions and their snapshot, as a code location does when it loads."""
     query_s: dict[str, float]
-    """By the names of ``QUERIES``."""
+    """By the names of ``QUERIES``, the fastest of ``TIMES``."""
 
 
 def served(partitions: int) -> Served:
@@ -267,7 +269,9 @@ def served(partitions: int) -> Served:
     with ExitStack() as stack:
         folder, project = stack.enter_context(project_of(demo_prompts(1), partitions))
         keys = [key for key, partition in project.partitions.items() if not partition.trial]
+        before = cpu_s()
         snapshot = dg.serialize_value(RepositorySnap.from_def(build_defs(project).get_repository_def()))
+        definitions_cpu_s = cpu_s() - before
         home = folder / "home"
         home.mkdir()
         (home / "dagster.yaml").write_text(INSTANCE_YAML, encoding="utf-8")
@@ -275,18 +279,20 @@ def served(partitions: int) -> Served:
         environment = {"DAGSTER_HOME": str(home), CONFIG_VARIABLE: str(folder / "eagle3.yaml")}
         port = free_port()
         arguments = ["dagster_webserver", "--host", "127.0.0.1", "--port", str(port), "-m", "eagle3_assets.definitions"]
-        began = time.monotonic()
         stack.enter_context(running(arguments, {**os.environ, **environment}, folder / "web.log"))
         api = Api(port)
         api.wait_until_up()
-        up = time.monotonic() - began
-        taken = {}
-        for _ in range(2):
-            for name, query in QUERIES.items():
-                before = time.monotonic()
-                api(query, some=keys[:100])
-                taken[name] = time.monotonic() - before
-    return Served(partitions, len(snapshot), up, taken)
+
+        def seconds(query: str) -> float:
+            began = time.monotonic()
+            answer = api(query, some=keys[:100])
+            if "numMaterialized" in query:
+                counts = [node["partitionStats"] for node in answer["assetNodes"]]
+                assert partitions in [one["numMaterialized"] for one in counts if one]  # noqa: S101 - else nothing was measured
+            return time.monotonic() - began
+
+        taken = {name: min(seconds(query) for _ in range(TIMES)) for name, query in QUERIES.items()}
+    return Served(partitions, len(snapshot), definitions_cpu_s, taken)
 
 
 def fill(home: Path, keys: list[str]) -> None:
