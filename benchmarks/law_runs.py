@@ -155,7 +155,7 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
     prompt_rows = whole.select(
         "sample_id", "prompt_ids", prompt_tokens=prompt_tokens, thinking=True, status=pl.lit("ready"), reason=None
     )
-    _store(prompt_rows.cast(TOKENIZED_PROMPTS), _prompts(directory, name))
+    _store(prompt_rows.cast(TOKENIZED_PROMPTS), prompts_file(directory, name))
 
 
 Run = Callable[[], tuple[Verdict, ...]]
@@ -181,7 +181,7 @@ def judge_outputs(directory: Path) -> Run:
     context = Context(kimi().profile, complete_records=True, length_band=LengthBand(median=(1, 10**6)))
 
     def run() -> tuple[Verdict, ...]:
-        index = PromptIndex.of(batches(pl.scan_parquet(_prompts(directory, IDS)).select(columns)))
+        index = PromptIndex.of(batches(pl.scan_parquet(prompts_file(directory, IDS)).select(columns)))
         known = replace(context, current_prompts=index)
         outputs = batches(pl.scan_parquet(outputs_file(directory, IDS)))
         return _verdicts("raw_generations", outputs, known, laws_of("raw_generations"))
@@ -191,7 +191,7 @@ def judge_outputs(directory: Path) -> Run:
 
 def judge_all_prompts(directory: Path) -> Run:
     """Every law on the ids of prompts; rendering them with inert text, or again, is none of it."""
-    scanned = pl.scan_parquet(_prompts(directory, IDS))
+    scanned = pl.scan_parquet(prompts_file(directory, IDS))
     nothing_lost = pl.lit([], pl.List(pl.String)).alias("unrendered")
     inert = list(batches(scanned.select("sample_id", "prompt_ids", nothing_lost)))
     samples = frozenset(name for batch in inert for name in batch["sample_id"])
@@ -281,7 +281,8 @@ def outputs_file(directory: Path, name: str) -> Path:
     return directory / f"{name}.raw_generations.parquet"
 
 
-def _prompts(directory: Path, name: str) -> Path:
+def prompts_file(directory: Path, name: str) -> Path:
+    """Where the prompts of a pair lie."""
     return directory / f"{name}.tokenized_prompts.parquet"
 
 
