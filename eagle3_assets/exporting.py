@@ -42,6 +42,7 @@ from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.identity import Identity, digest
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
+from eagle3_assets.same_target import OneTarget
 from eagle3_assets.sourcing import stored_record
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import Ints
@@ -95,7 +96,7 @@ def export(
         require_torch()
         require_room(len(target.profile.structural_ids), settings.draft_vocab_size)
     identities = [read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint) for one in chosen]
-    _require_one_target(chosen, identities)
+    _require_one_target(target, chosen, identities)
     judged = []
     for one in chosen:
         fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
@@ -375,25 +376,25 @@ def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export
         raise ExportError(f"{', '.join(sorted(trials))}: trials may have other sampling; export them by themselves")
 
 
-def _require_one_target(chosen: Sequence[ToExport], identities: Sequence[Identity]) -> None:
-    """A drafter learns one target: its weights and tokenizer are the same throughout."""
-    for one, identity in zip(chosen[1:], identities[1:], strict=True):
-        for fact in ("weights", "tokenizer"):
-            if getattr(identity, fact) != getattr(identities[0], fact):
-                raise ExportError(
-                    f"{one.partition.key} and {chosen[0].partition.key} were made by targets with other {fact}:"
-                    f" {getattr(identity, fact)} and {getattr(identities[0], fact)}; export them apart"
-                )
+def _require_one_target(target: LoadedTarget, chosen: Sequence[ToExport], identities: Sequence[Identity]) -> None:
+    """A drafter learns one target, and texts are decoded by its tokenizer."""
+    one_target = OneTarget(target)
+    for one, identity in zip(chosen, identities, strict=True):
+        if refusal := one_target.refusal(one.partition.key, identity):
+            raise ExportError(f"{one.partition.key}: {refusal}")
 
 
 def _require_current(one: ToExport, fates: pl.DataFrame) -> None:
     """``training_samples`` are exactly the outputs that can be used now."""
-    usable = fates.filter(pl.col("fate").is_null())["sample_id"]
-    stored = one.samples.select("id").collect()["id"]
-    if sorted(usable.to_list()) != sorted(stored.to_list()):
+    usable = fates.filter(pl.col("fate").is_null()).select("sample_id", "ids_sha256")
+    stored = one.samples.select(
+        sample_id="id", ids_sha256=pl.col("metadata").str.json_path_match("$.ids_sha256")
+    ).collect()
+    if not usable.sort("sample_id").equals(stored.sort("sample_id")):
+        other = len(stored.join(usable, on=["sample_id", "ids_sha256"], how="anti"))
         raise ExportError(
-            f"{one.partition.key}: training_samples has {len(stored):,} samples, and {len(usable):,} outputs can be"
-            " used now; materialize training_samples again"
+            f"{one.partition.key}: training_samples has {len(stored):,} samples, {other:,} of them of outputs that are"
+            f" not those of now, and {len(usable):,} outputs can be used now; materialize training_samples again"
         )
 
 

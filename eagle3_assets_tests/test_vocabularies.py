@@ -19,6 +19,7 @@ from eagle3_assets.cli import app
 from eagle3_assets.config import load_config
 from eagle3_assets.contract import DRAFT_VOCABULARY
 from eagle3_assets.exports.vocabulary import FILES, LAWS
+from eagle3_assets.generation.sealed import read_identity, write_identity
 from eagle3_assets.jobs import CORPUS_JOB
 from eagle3_assets.pages.coverage import coverage_chart, coverage_markdown, coverage_page
 from eagle3_assets.project import Project
@@ -94,6 +95,31 @@ def test_what_a_law_refuses_or_another_tokenizer_made_is_left_out_by_name(folder
     with pytest.raises(VocabularyError, match=r"no token is trained on.*; orphaned: gone-00of02") as caught:
         corpus_vocabulary(project, replace(target, tokenizer_sha256="f" * 64), D)
     assert f"{SHARDS[1]} (its ids are of another tokenizer than the target's, " in str(caught.value)
+
+
+def _made_by(project: Project, key: str, weights: str) -> None:
+    """Has a partition's record and its rows say that other weights made it."""
+    sealed = sealed_generations(project.layout, key)
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update={"weights": weights})
+    write_identity(sealed.directory, identity)
+    pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
+    (Path(sealed.directory.path) / "current.json").write_text(pointer.model_dump_json(), encoding="utf-8")
+    said = {"identity": pl.lit(identity.fingerprint), "weight_version": pl.lit(weights)}
+    harm(project, key, lambda rows: rows.with_columns(**said))
+
+
+def test_partitions_of_two_targets_are_not_counted_together(folder: Path) -> None:
+    project, _ = opened(folder)
+    _made_by(project, SHARDS[0], "sha256:0")
+    made = chosen(folder)
+    assert states(made)[SHARDS[0]] == "refused"
+    assert made.record.partitions.keys() == {SHARDS[1]}
+    for number, key in enumerate(SHARDS):
+        _made_by(project, key, f"path:/m@{number}")
+    made = chosen(folder)
+    assert made.record.partitions.keys() == {SHARDS[0]}
+    [refused] = [one for one in made.left_out if one.state == "refused"]
+    assert refused.why[0].startswith(f"it was made by other weights than {SHARDS[0]}, path:/m@1 and not path:/m@0; ")
 
 
 def test_a_corpus_without_anything_is_named(folder: Path) -> None:

@@ -81,7 +81,9 @@ def _write_jsonl(rows: pl.DataFrame, path: Path) -> None:
 
 
 def _read_jsonl(path: Path) -> pl.DataFrame:
-    return pl.read_ndjson(path, schema=ReadBack)
+    # Opened here: in a path, polars takes brackets and stars for a pattern.
+    with path.open("rb") as file:
+        return pl.read_ndjson(file, schema=ReadBack)
 
 
 def _write_parquet(rows: pl.DataFrame, path: Path) -> None:

@@ -22,6 +22,7 @@ from eagle3_assets.exports.verifying import read_index, verify
 from eagle3_assets.exports.writing import UNFINISHED
 from eagle3_assets.generation.sealed import Sealed, read_identity, write_identity
 from eagle3_assets.interchange import Row, read_rows
+from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import write_parquet
 from eagle3_assets_tests.exports.conftest import Made
 
@@ -189,6 +190,24 @@ def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: P
     assert not list(tmp_path.glob("*/*.jsonl"))
 
 
+@pytest.mark.parametrize("form", ["jsonl", "lossy-conversations"])
+def test_training_samples_of_earlier_outputs_leave_an_export_as_it_is(form: str, made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path, format=form)
+    one = made.to_export()
+    stale = one.samples.with_columns(pl.col("metadata").str.replace(r'"ids_sha256":"....', '"ids_sha256":"0000'))
+    with pytest.raises(ExportError, match=r"samples, \d+ of them of outputs that are not those of now"):
+        export(made.project, made.target, [replace(one, samples=stale)], UPath(tmp_path), manifest.settings)
+    assert verify(UPath(tmp_path)).manifest == manifest
+
+
+def test_names_that_are_patterns_elsewhere_are_names_here(made: Made, tmp_path: Path) -> None:
+    place = tmp_path / "a[1]*b?"
+    made.export(place)
+    made.export(place, format="speculators")
+    made.export(place, format="parquet")
+    assert verify(UPath(place)).faults == ()
+
+
 def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path) -> None:
     manifest = made.export(tmp_path, max_length=2)
     assert manifest.files == ()
@@ -215,13 +234,37 @@ def test_what_does_not_belong_together_is_not_exported_together(made: Made, tmp_
 
     with pytest.raises(ExportError, match="d-trial: a trial's conversations are its dataset's too"):
         exported(replace(one, partition=made.project.partition("d-trial")))
+    assert not (tmp_path / "out").exists()
+
+
+def of_another(one: ToExport, folder: Path, **changed: str) -> ToExport:
+    """The same outputs as another target's, by their record."""
     sealed = one.stored.sealed
-    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update={"weights": "others"})
-    write_identity(UPath(tmp_path), identity)
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update=changed)
+    write_identity(UPath(folder), identity)
     pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
-    of_another = replace(one.stored, sealed=Sealed(UPath(tmp_path), pointer))
-    with pytest.raises(ExportError, match="made by targets with other weights: others and sha256:"):
-        exported(replace(one, stored=of_another))
+    return replace(one, stored=replace(one.stored, sealed=Sealed(UPath(folder), pointer)))
+
+
+def test_what_another_target_made_is_not_exported_as_the_targets(made: Made, tmp_path: Path) -> None:
+    one = made.to_export()
+
+    def exported(*chosen: ToExport) -> None:
+        export(made.project, made.target, chosen, UPath(tmp_path / "out"), Export())
+
+    with pytest.raises(ExportError, match=f"d: its ids are of another tokenizer than the target's, {'f' * 16}; name"):
+        exported(of_another(one, tmp_path, tokenizer="f" * 64))
+    with pytest.raises(ExportError, match="made by other weights than the target's, sha256:0 and not sha256:"):
+        exported(of_another(one, tmp_path, weights="sha256:0"))
+    # Of a server's weights it is known alone whether they are the same.
+    sealed, one_target = one.stored.sealed, OneTarget(made.target)
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
+    first, other = (identity.model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
+    assert one_target.refusal("a", first) is None
+    assert one_target.refusal("b", first) is None
+    assert str(one_target.refusal("c", other)).startswith(
+        "it was made by other weights than a, path:/m@2 and not path:/m@1; put partitions of one target alone together"
+    )
     assert not (tmp_path / "out").exists()
 
 
