@@ -20,11 +20,10 @@ from eagle3_assets.config import Export
 from eagle3_assets.decoding import Decoder
 from eagle3_assets.exports.card import dataset_card
 from eagle3_assets.exports.errors import ExportError
-from eagle3_assets.exports.formats import FORMATS, Format
+from eagle3_assets.exports.formats import FORMATS, Format, file_rows, prompt_tokens, row_facts
 from eagle3_assets.exports.laws import LawFigures, judge_file, summed
 from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, PartitionEntry, TargetEntry
 from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, place, prompt_fates, select
-from eagle3_assets.exports.verifying import RowFacts, file_rows
 from eagle3_assets.exports.vocabulary import (
     FOLDER,
     VocabularyRecord,
@@ -274,7 +273,7 @@ class _Work:
             return rows.with_columns(pl.Series("text", texts, dtype=pl.String))
         if self.form.lossy:
             stops = set(self.target.profile.stop_ids)
-            outputs = rows.select(pl.col("input_ids").list.slice(_prompt_tokens()))["input_ids"].to_list()
+            outputs = rows.select(pl.col("input_ids").list.slice(prompt_tokens()))["input_ids"].to_list()
             answers = [decoder.text(ids[:-1] if ids[-1] in stops else ids) for ids in outputs]
             return rows.with_columns(pl.Series("answer", answers, dtype=pl.String))
         return rows
@@ -285,9 +284,7 @@ class _Work:
         Raises:
             ExportError: it breaks one.
         """
-        if self.form.lossy:
-            return
-        facts = RowFacts(self.target.vocab_size, self.settings.max_length, self.settings.eval_share)
+        facts = row_facts(self.form, self.target.vocab_size, self.settings)
         rows = file_rows(self.form, written, index.filter(pl.col("file") == path).sort("row"), facts)
         if isinstance(rows, str):
             raise ExportError(f"{path}: {rows}")
@@ -298,7 +295,7 @@ class _Work:
                 " Materialize training_samples of this partition again."
             )
         self.figures.append(figures)
-        if path.startswith(f"{TRAIN}/"):
+        if path.startswith(f"{TRAIN}/") and not self.form.lossy:
             counts = trained_counts(rows)
             self.trained[partition] = self.trained[partition] + counts if partition in self.trained else counts
 
@@ -344,10 +341,6 @@ def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Ite
                 del planned[path]
     if planned:
         raise ExportError(f"training_samples lacks rows of {', '.join(sorted(planned))}; was it replaced meanwhile?")
-
-
-def _prompt_tokens() -> pl.Expr:
-    return pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
 
 
 def _lengths(rows: pl.DataFrame) -> Lengths:

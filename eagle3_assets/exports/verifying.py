@@ -5,7 +5,6 @@ What belongs here: what an export must be by itself. Not here: making it (``writ
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,8 +12,8 @@ from upath import UPath
 
 from eagle3_assets.contract import TRAINING_EXPORT
 from eagle3_assets.exports.errors import ExportError
-from eagle3_assets.exports.formats import FORMATS, Format
-from eagle3_assets.exports.laws import LawFigures, Rows, judge_file, summed
+from eagle3_assets.exports.formats import FORMATS, file_rows, row_facts
+from eagle3_assets.exports.laws import LawFigures, judge_file, summed
 from eagle3_assets.exports.manifest import (
     VERSION,
     DataFile,
@@ -23,7 +22,7 @@ from eagle3_assets.exports.manifest import (
     PartitionEntry,
     read_manifest,
 )
-from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, held_out
+from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN
 from eagle3_assets.exports.vocabulary import (
     FOLDER,
     VocabularyVerdict,
@@ -34,6 +33,7 @@ from eagle3_assets.exports.vocabulary import (
 from eagle3_assets.exports.writing import listed, sha256_of
 from eagle3_assets.files import local_copy
 from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.tokens.laws.base import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,44 +107,16 @@ def read_index(place: UPath, partition: str) -> pl.DataFrame | None:
     return None
 
 
-def file_rows(form: Format, path: Path, index: pl.DataFrame, manifest_facts: "RowFacts") -> Rows | str:
-    """Reads a file back beside its index; why it cannot be, if so."""
-    if form.read is None:
-        return "holds text alone"
-    try:
-        read = form.read(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        return f"cannot be read back: {str(error).strip().splitlines()[0]}"
-    if len(read) != len(index):
-        return f"has {len(read):,} rows, the index says {len(index):,}"
-    return Rows.of(
-        read,
-        index,
-        vocab_size=manifest_facts.vocab_size,
-        max_length=manifest_facts.max_length,
-        eval_share=manifest_facts.eval_share,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RowFacts:
-    """What the laws need beside the rows."""
-
-    vocab_size: int
-    max_length: int | None
-    eval_share: float
-
-
 def index_faults(entry: PartitionEntry, index: pl.DataFrame, files: list[DataFile]) -> Iterator[str]:
     """What does not add up between a partition's counts, its index and its files."""
     where = entry.index.path
     doubled = index.filter(pl.col("sample_id").is_duplicated())["sample_id"]
     if len(doubled):
         yield f"{where}: conservation: {doubled.n_unique():,} prompts are there twice, first {doubled[0]}"
-    counted = dict(index.group_by("fate").len().iter_rows())
-    if counted != entry.fates or sum(counted.values()) != entry.prompts or not counted.keys() <= FATES.keys():
+    ended = dict(index.group_by("fate").len().iter_rows())
+    if ended != entry.fates or sum(ended.values()) != entry.prompts or not ended.keys() <= FATES.keys():
         yield (
-            f"{where}: conservation: prompts ended as {counted}, the manifest says {entry.fates} of"
+            f"{where}: conservation: prompts ended as {ended}, the manifest says {entry.fates} of"
             f" {entry.prompts:,} prompts"
         )
     wrong = [
@@ -177,24 +149,20 @@ def _file_faults(
     """What is wrong with a file of rows; adds to the figures of laws, and to the counts of trained ids."""
     lines = index.filter(pl.col("file") == file.path).sort("row")
     form = FORMATS[manifest.format]
-    if form.lossy:
-        wrong = sum(
-            (fate == "eval") != held_out(name, manifest.settings.eval_share)
-            for fate, name in lines.select("fate", "conversation_id").iter_rows()
-        )
-        if wrong:
-            yield f"{file.path}: split_by_conversation: {wrong:,} rows are on the other side"
-        return
-    facts = RowFacts(manifest.target.vocab_size, manifest.settings.max_length, manifest.settings.eval_share)
+    facts = row_facts(form, manifest.target.vocab_size, manifest.settings)
     with local_copy(place / file.path) as path:
         rows = file_rows(form, path, lines, facts)
     if isinstance(rows, str):
         yield f"{file.path}: {rows}"
         return
     figures.append(judge_file(file.path, rows))
-    if file.split == TRAIN:
-        counts += trained_counts(rows)
-    tokens, trained = int(rows.tokens.lengths.sum()), len(rows.mask.marks([1]))
+    tokens, trained = int(lines["sample_tokens"].sum()), int(lines["trained_tokens"].sum())
+    if not form.lossy:
+        if file.split == TRAIN:
+            counts += trained_counts(rows)
+        found = np.column_stack((rows.tokens.lengths, rows.mask.marks([1]).count()))
+        if other := int((found != lines.select("sample_tokens", "trained_tokens").to_numpy()).any(axis=1).sum()):
+            yield f"{file.path}: {counted(other, 'row')} of other lengths than the index says"
     if (tokens, trained) != (file.tokens, file.trained_tokens):
         yield (
             f"{file.path}: has {tokens:,} tokens, {trained:,} of them trained; the manifest says {file.tokens:,} and"

@@ -383,6 +383,6 @@ def trained_counts(rows: Rows) -> Ints:
     Rows whose mask does not fit their ids give no count at all: other laws name them.
     """
     if not rows.same_length.all():
-        return np.zeros(rows.vocab_size, np.int64)
+        return np.zeros(rows.facts.vocab_size, np.int64)
     trained = rows.tokens.values[rows.mask.values == 1]
-    return count_ids(trained[(trained >= 0) & (trained < rows.vocab_size)], rows.vocab_size)
+    return count_ids(trained[(trained >= 0) & (trained < rows.facts.vocab_size)], rows.facts.vocab_size)
