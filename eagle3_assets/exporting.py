@@ -26,14 +26,15 @@ from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, 
 from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, place, prompt_fates, select
 from eagle3_assets.exports.vocabulary import (
     FOLDER,
+    Recount,
     VocabularyRecord,
-    judge_vocabulary,
     read_vocabulary,
     require_torch,
     trained_counts,
     vocabulary_files,
     vocabulary_record,
 )
+from eagle3_assets.exports.vocabulary_laws import judge_vocabulary
 from eagle3_assets.exports.writing import ExportDirectory
 from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
@@ -219,7 +220,8 @@ class _Work:
             self.into.add_small(f"{FOLDER}/{name}", content)
             for name, content in vocabulary_files(chosen, record).items()
         ]
-        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=counts)
+        again = Recount(counts, by_partition)
+        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=again)
         if broken := [one.sentence for one in judge_vocabulary(read) if one.fault]:
             raise ExportError(f"{FOLDER}: as read back it breaks laws. {'; '.join(broken)}. Export again.")
         self.tell(f"{FOLDER}: {vocabulary_verdict(chosen)}")

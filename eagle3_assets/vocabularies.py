@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.contract import DRAFT_VOCABULARY
-from eagle3_assets.exports.vocabulary import VocabularyRecord, vocabulary_record
+from eagle3_assets.exports.vocabulary import Recount, VocabularyRecord, vocabulary_record
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.partitions import dataset_partitions
@@ -124,7 +124,7 @@ def left_out_text(states: Iterable[PartitionState]) -> str:
     return "; ".join(f"{state}: {', '.join(named)}" for state, named in said.items() if state != "counted") or "none"
 
 
-def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Ints | str:
+def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Recount | str:
     """Counts tokens with a loss in stored ``training_samples``: what a vocabulary is held against.
 
     Args:
@@ -133,20 +133,24 @@ def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Int
         vocab_size: V.
 
     Returns:
-        int64[V], or why it cannot be said.
+        the counts, or why they cannot be said.
     """
+    counts, by_partition = np.zeros(vocab_size, np.int64), dict[str, int]()
     try:
-        return _sum(_trained(project, partitions), vocab_size)
+        for key in partitions:
+            found = _sum(_trained(project, key), vocab_size)
+            counts += found
+            by_partition[key] = int(found.sum())
     except StorageError as error:
         return str(error)
+    return Recount(counts, by_partition)
 
 
-def _trained(project: Project, partitions: Iterable[str]) -> Iterator[Ints]:
-    for key in partitions:
-        samples = scan_parquet(project.layout.asset_file("training_samples", key), asset="training_samples")
-        for batch in batches(samples.select("input_ids", "loss_mask")):
-            mask = TokenColumn.from_series(batch["loss_mask"]).values
-            yield TokenColumn.from_series(batch["input_ids"]).values[mask == 1]
+def _trained(project: Project, key: str) -> Iterator[Ints]:
+    samples = scan_parquet(project.layout.asset_file("training_samples", key), asset="training_samples")
+    for batch in batches(samples.select("input_ids", "loss_mask")):
+        mask = TokenColumn.from_series(batch["loss_mask"]).values
+        yield TokenColumn.from_series(batch["input_ids"]).values[mask == 1]
 
 
 def _sum(parts: Iterable[Ints], vocab_size: int) -> Ints:

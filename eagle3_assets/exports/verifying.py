@@ -25,14 +25,13 @@ from eagle3_assets.exports.manifest import (
 from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN
 from eagle3_assets.exports.vocabulary import (
     FOLDER,
-    VocabularyVerdict,
-    judge_vocabulary,
+    Recount,
     read_vocabulary,
     trained_counts,
 )
+from eagle3_assets.exports.vocabulary_laws import VocabularyVerdict, judge_vocabulary
 from eagle3_assets.exports.writing import listed, sha256_of
 from eagle3_assets.files import local_copy
-from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.laws.base import counted
 
 
@@ -59,7 +58,7 @@ def verify(place: UPath) -> Verification:
         raise ExportError(f"{place}: is an export of another version; verify it with the one that made it")
     faults: list[str] = []
     figures: list[list[LawFigures]] = []
-    trained = np.zeros(manifest.target.vocab_size, np.int64)
+    again = Recount(np.zeros(manifest.target.vocab_size, np.int64), {})
     hashed = [*manifest.beside, *(one.index for one in manifest.partitions)]
     known = {file.path for file in (*manifest.files, *hashed)}
     faults += [f"{path}: is not in the manifest" for path in sorted(listed(place) - known)]
@@ -75,7 +74,7 @@ def verify(place: UPath) -> Verification:
             wrong = _unlike(place, file)
             faults += wrong
             if not wrong:
-                faults += _file_faults(place, manifest, file, index, figures, trained)
+                faults += _file_faults(place, manifest, file, index, figures, again)
     faults += [
         f"{one.partition}: is in no entry of the manifest"
         for one in manifest.files
@@ -85,7 +84,7 @@ def verify(place: UPath) -> Verification:
     faults += [one.sentence for one in laws if one.violations]
     vocabulary: tuple[VocabularyVerdict, ...] = ()
     if any(file.path.startswith(f"{FOLDER}/") for file in manifest.beside):
-        recount = None if faults else trained
+        recount = None if faults else again
         read = read_vocabulary(place / FOLDER, recount=recount, why_no_recount="files are not as they were written")
         vocabulary = judge_vocabulary(read)
         faults += [f"{FOLDER}: {one.sentence}" for one in vocabulary if one.fault]
@@ -144,7 +143,7 @@ def _file_faults(
     file: DataFile,
     index: pl.DataFrame,
     figures: list[list[LawFigures]],
-    counts: Ints,
+    again: Recount,
 ) -> Iterator[str]:
     """What is wrong with a file of rows; adds to the figures of laws, and to the counts of trained ids."""
     lines = index.filter(pl.col("file") == file.path).sort("row")
@@ -159,9 +158,11 @@ def _file_faults(
     tokens, trained = int(lines["sample_tokens"].sum()), int(lines["trained_tokens"].sum())
     if not form.lossy:
         if file.split == TRAIN:
-            counts += trained_counts(rows)
-        found = np.column_stack((rows.tokens.lengths, rows.mask.marks([1]).count()))
-        if other := int((found != lines.select("sample_tokens", "trained_tokens").to_numpy()).any(axis=1).sum()):
+            found = trained_counts(rows)
+            again.counts[:] += found
+            again.partitions[file.partition] = again.partitions.get(file.partition, 0) + int(found.sum())
+        lengths = np.column_stack((rows.tokens.lengths, rows.mask.marks([1]).count()))
+        if other := int((lengths != lines.select("sample_tokens", "trained_tokens").to_numpy()).any(axis=1).sum()):
             yield f"{file.path}: {counted(other, 'row')} of other lengths than the index says"
     if (tokens, trained) != (file.tokens, file.trained_tokens):
         yield (
