@@ -19,11 +19,12 @@ from upath import UPath
 from eagle3_assets.config import Export
 from eagle3_assets.decoding import Decoder
 from eagle3_assets.exports.card import dataset_card
+from eagle3_assets.exports.derived import fates_in, files_beside, lengths_in
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS, Format, file_rows, prompt_tokens, row_facts
 from eagle3_assets.exports.laws import LawFigures, judge_file, summed
-from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, PartitionEntry, TargetEntry
-from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, place, prompt_fates, select
+from eagle3_assets.exports.manifest import DataFile, Hashed, Manifest, PartitionEntry, TargetEntry
+from eagle3_assets.exports.selection import TRAIN, place, prompt_fates, select
 from eagle3_assets.exports.vocabulary import (
     FOLDER,
     Recount,
@@ -39,7 +40,7 @@ from eagle3_assets.exports.writing import ExportDirectory
 from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import read_identity
-from eagle3_assets.identity import Identity, digest
+from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
@@ -109,7 +110,8 @@ def export(
         work.take(one, index, identity, project)
         for one, index, identity in zip(chosen, judged, identities, strict=True)
     ]
-    beside, (vocabulary, vocabulary_hashes) = list(work.beside()), work.vocabulary()
+    beside = [into.add_small(path, content) for path, content in files_beside(form, work.files).items()]
+    vocabulary, vocabulary_hashes = work.vocabulary()
     manifest = Manifest(
         format=form.name,
         lossy=form.lossy,
@@ -129,7 +131,9 @@ def export(
         versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
         | {"python": platform.python_version()},
     )
-    into.finish(manifest, dataset_card(manifest, vocabulary))
+    card = dataset_card(manifest, vocabulary)
+    manifest = manifest.with_card(card)
+    into.finish(manifest, card)
     return manifest
 
 
@@ -192,16 +196,6 @@ class _Work:
             self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
         self.files += [made[path] for path in planned]
         return self._entry(one, index, identity, project)
-
-    def beside(self) -> Iterator[Hashed]:
-        """Writes what the format needs beside its data."""
-        in_order = sorted(self.files, key=lambda file: SPLITS.index(file.split))
-        for folder in ("", *(f"{split}/" for split in SPLITS)):
-            files = [file for file in in_order if file.path.startswith(folder)]
-            key = digest([file.sha256 for file in files])
-            if files:
-                for name, text in self.form.beside([file.path.removeprefix(folder) for file in files], key).items():
-                    yield self.into.add_small(folder + name, text.encode())
 
     def vocabulary(self) -> tuple[VocabularyRecord | None, list[Hashed]]:
         """Writes the draft vocabulary of what is trained on, if it is wanted and there is anything, and judges it.
@@ -311,7 +305,6 @@ class _Work:
             lambda _: None,
         )
         record = stored_record(project, one.partition)
-        counts = dict(index.group_by("fate").len().iter_rows())
         return PartitionEntry(
             partition=key,
             dataset=one.partition.dataset.name,
@@ -320,8 +313,8 @@ class _Work:
             sealed_file=one.stored.sealed.pointer.file,
             source_rows=record.accounts.model_dump() if record else None,
             prompts=len(index),
-            fates={fate: counts[fate] for fate in FATES if fate in counts},
-            lengths={split: _lengths(rows) for split in SPLITS if len(rows := index.filter(pl.col("fate") == split))},
+            fates=fates_in(index),
+            lengths=lengths_in(index),
             index=hashed,
         )
 
@@ -343,18 +336,6 @@ def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Ite
                 del planned[path]
     if planned:
         raise ExportError(f"training_samples lacks rows of {', '.join(sorted(planned))}; was it replaced meanwhile?")
-
-
-def _lengths(rows: pl.DataFrame) -> Lengths:
-    tokens = rows["sample_tokens"]
-    return Lengths(
-        rows=len(rows),
-        tokens=int(tokens.sum()),
-        trained_tokens=int(rows["trained_tokens"].sum()),
-        median=int(tokens.quantile(0.5, "nearest") or 0),
-        p95=int(tokens.quantile(0.95, "nearest") or 0),
-        longest=int(tokens.max() or 0),  # type: ignore[arg-type] # the stubs know no dtype
-    )
 
 
 def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export) -> None:

@@ -19,8 +19,9 @@ from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LAWS
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.exports.verifying import read_index, verify
-from eagle3_assets.exports.writing import UNFINISHED
+from eagle3_assets.exports.writing import UNFINISHED, sha256_of
 from eagle3_assets.generation.sealed import Sealed, read_identity, write_identity
+from eagle3_assets.identity import digest
 from eagle3_assets.interchange import Row, read_rows
 from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import write_parquet
@@ -280,13 +281,14 @@ def _data(place: Path) -> Path:
     return place / "train" / "d-00000.jsonl"
 
 
-def _rehashed(place: Path) -> None:
+def rehashed(place: Path) -> None:
     """As somebody would who changes a file and the manifest with it."""
     manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    from eagle3_assets.exports.writing import sha256_of
-
-    for file in [*manifest["files"], *(one["index"] for one in manifest["partitions"])]:
-        file.update(sha256_of(UPath(place / file["path"])).model_dump(exclude={"path"}))
+    for file in [*manifest["files"], *manifest["beside"], *(one["index"] for one in manifest["partitions"])]:
+        if (place / file["path"]).exists():
+            file.update(sha256_of(UPath(place / file["path"])).model_dump(exclude={"path"}))
+    del manifest["sha256"]
+    manifest["sha256"] = digest(manifest, length=64)
     (place / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 
@@ -294,18 +296,18 @@ def _edit_rows(place: Path, edit: Callable[[list[dict[str, object]]], object]) -
     rows = [json.loads(line) for line in _data(place).read_text(encoding="utf-8").splitlines()]
     edit(rows)
     _data(place).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    _rehashed(place)
+    rehashed(place)
 
 
 def _edit_index(place: Path, edit: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     path = place / "index" / "d.parquet"
     write_parquet(edit(pl.read_parquet(path)), UPath(path))
-    _rehashed(place)
+    rehashed(place)
 
 
 def _overwrite(place: Path, text: str) -> None:
     _data(place).write_text(text, encoding="utf-8")
-    _rehashed(place)
+    rehashed(place)
 
 
 def _bump(rows: list[dict[str, object]]) -> None:

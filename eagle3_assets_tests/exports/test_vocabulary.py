@@ -15,10 +15,9 @@ from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.verifying import verify
 from eagle3_assets.exports.vocabulary import Recount, read_vocabulary
 from eagle3_assets.exports.vocabulary_laws import LAWS, judge_vocabulary
-from eagle3_assets.exports.writing import sha256_of
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, VocabularyError, choose, count_ids
 from eagle3_assets_tests.exports.conftest import Made
-from eagle3_assets_tests.exports.test_export import rows_of
+from eagle3_assets_tests.exports.test_export import rehashed, rows_of
 
 STRUCTURAL = {9, 7}
 OTHER = np.array([5, 5, 5, 2, 2, 8, 7, 8])
@@ -258,10 +257,7 @@ def test_verifying_finds_a_vocabulary_of_other_data(made: Made, tmp_path: Path) 
     _frequencies(tmp_path / "vocabulary", _with_another)
     unlike, *_ = verify(UPath(tmp_path)).faults
     assert unlike.startswith("vocabulary/token_freq.pt: is not the file that was written")
-    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-    for file in manifest["beside"]:
-        file.update(sha256_of(UPath(tmp_path / file["path"])).model_dump(exclude={"path"}))
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    rehashed(tmp_path)
     assert any(fault.startswith("vocabulary: counts_are_trained_tokens: ") for fault in verify(UPath(tmp_path)).faults)
 
 
