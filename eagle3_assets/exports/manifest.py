@@ -13,7 +13,7 @@ What belongs here: the manifest's form, reading it. Not here: making an export (
 import hashlib
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 from pydantic_core import from_json
 from upath import UPath
 
@@ -177,16 +177,22 @@ def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
             raise ValueError(f"a {type(said).__name__}, no object")
         if (version := said.get("version")) != VERSION:
             raise ExportError(
-                f"{path}: is a manifest of version {version!r}, this is version {VERSION}. Delete the directory and"
-                " export again, or verify it with the version of eagle3-assets that made it"
+                f"{path}: is a manifest of version {version!r}, this is version {VERSION}; export again, into"
+                " an empty directory, or verify it with the version of eagle3-assets that made it"
             )
         hashed = said.pop("sha256", None)
         return Manifest.model_validate(said), hashed == digest(said, length=64)
     except FileNotFoundError:
         raise ExportError(f"{place}: holds no {MANIFEST}: it is no export, or one that did not end") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        why = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
+    except ValueError as error:
         why = str(error).strip().splitlines()[0]
-        raise ExportError(f"{path}: is no manifest ({why}); delete the directory and export again") from None
+        raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
 
 
 __all__ = [
