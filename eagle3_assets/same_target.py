@@ -37,9 +37,15 @@ class OneTarget:
         """
         if identity.tokenizer != self._target.tokenizer_sha256:
             return f"its ids are of another tokenizer than the target's, {identity.tokenizer[:16]}; {_REMEDY}"
-        here = self._weights_here if identity.weights.startswith(_HASHED) else None
+        try:
+            here = self._weights_here if identity.weights.startswith(_HASHED) else None
+        except OSError as error:
+            return f"whether the target's weights made it cannot be said: {error.filename}: {error.strerror}"
         if here not in (None, identity.weights):
-            return f"it was made by other weights than the target's, {identity.weights} and not {here}; {_REMEDY}"
+            return (
+                f"it was made by other weights, or another config.json, than the target's: {identity.weights} and not"
+                f" {here}; {_REMEDY}"
+            )
         self._first = self._first or (partition, identity.weights)
         first, weights = self._first
         if identity.weights != weights:

@@ -28,7 +28,7 @@ from eagle3_assets.exports.manifest import (
 from eagle3_assets.exports.selection import SPLITS, TRAIN
 from eagle3_assets.exports.vocabulary import FOLDER, Recount, read_vocabulary, trained_counts
 from eagle3_assets.exports.vocabulary_laws import VocabularyVerdict, judge_vocabulary
-from eagle3_assets.exports.writing import UNFINISHED, sha256_of
+from eagle3_assets.exports.writing import sha256_of
 from eagle3_assets.files import local_copy, names_in, paths_below
 from eagle3_assets.tokens.laws.base import counted
 
@@ -48,7 +48,7 @@ class Verification:
     faults: tuple[str, ...]
     """One sentence for each; empty if the export is as it was made."""
     others: tuple[str, ...] = ()
-    """Names beside the export that are none of it, and that no trainer takes for a part of it; not looked into."""
+    """Names beside the export, hidden ones aside, that no trainer takes for a part of it; they were not looked into."""
 
 
 def verify(place: UPath) -> Verification:
@@ -104,9 +104,10 @@ class _Checking:
         known = {file.path for file in (*self.manifest.files, *hashed)}
         try:
             below = [f"{folder}/{path}" for folder in _FOLDERS for path in paths_below(self.place / folder)]
-            names = set(names_in(self.place)) - {MANIFEST, CARD, UNFINISHED, *_FOLDERS} - known
+            names = {name for name in names_in(self.place) if not name.startswith(".")}
         except OSError as error:
             raise ExportError(f"{self.place}: cannot be listed: {error.strerror or error}") from None
+        names -= {MANIFEST, CARD, *_FOLDERS, *known}
         strays = [*names.intersection(LOADED_BY_NAME), *(set(below) - known)]
         self.faults += [f"{path}: is not in the manifest, and a trainer may read it" for path in sorted(strays)]
         card = self._unlike(CARD, self.manifest.card_sha256)

@@ -21,7 +21,7 @@ from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.exports.verifying import read_index, verify
 from eagle3_assets.exports.writing import UNFINISHED, sha256_of
 from eagle3_assets.generation.sealed import Sealed, read_identity, write_identity
-from eagle3_assets.identity import digest
+from eagle3_assets.identity import Identity, digest
 from eagle3_assets.interchange import Row, read_rows
 from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import write_parquet
@@ -213,6 +213,9 @@ def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path)
     manifest = made.export(tmp_path, max_length=2)
     assert manifest.files == ()
     assert manifest.fates["too_long"]
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "within_max_length: not judged: there are no rows" in card.replace("\\_", "_")
+    assert "no max_length was given" not in card.replace("\\_", "_")
     assert verify(UPath(tmp_path)).faults == ()
 
 
@@ -238,10 +241,14 @@ def test_what_does_not_belong_together_is_not_exported_together(made: Made, tmp_
     assert not (tmp_path / "out").exists()
 
 
+def identity_of(one: ToExport) -> Identity:
+    return read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint)
+
+
 def of_another(one: ToExport, folder: Path, **changed: str) -> ToExport:
     """The same outputs as another target's, by their record."""
     sealed = one.stored.sealed
-    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update=changed)
+    identity = identity_of(one).model_copy(update=changed)
     write_identity(UPath(folder), identity)
     pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
     return replace(one, stored=replace(one.stored, sealed=Sealed(UPath(folder), pointer)))
@@ -255,12 +262,16 @@ def test_what_another_target_made_is_not_exported_as_the_targets(made: Made, tmp
 
     with pytest.raises(ExportError, match=f"d: its ids are of another tokenizer than the target's, {'f' * 16}; name"):
         exported(of_another(one, tmp_path, tokenizer="f" * 64))
-    with pytest.raises(ExportError, match="made by other weights than the target's, sha256:0 and not sha256:"):
+    with pytest.raises(ExportError, match=r"d: it was made by other weights, or another config\.json, than the"):
         exported(of_another(one, tmp_path, weights="sha256:0"))
     # Of a server's weights it is known alone whether they are the same.
-    sealed, one_target = one.stored.sealed, OneTarget(made.target)
-    identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
-    first, other = (identity.model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
+    (tmp_path / "model.safetensors").symlink_to("gone")
+    here = made.target.settings.model_copy(update={"model": str(tmp_path)})
+    why = OneTarget(replace(made.target, settings=here)).refusal("d", identity_of(one))
+    said = f"cannot be said: {tmp_path}/model.safetensors: No such file or directory"
+    assert why == f"whether the target's weights made it {said}"
+    one_target = OneTarget(made.target)
+    first, other = (identity_of(one).model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
     assert one_target.refusal("a", first) is None
     assert one_target.refusal("b", first) is None
     assert str(one_target.refusal("c", other)).startswith(
