@@ -80,6 +80,35 @@ def names_in(directory: UPath) -> list[str]:
     return sorted(entry.rpartition("/")[2] for entry in entries if entry != directory.path.rstrip("/"))
 
 
+def paths_below(directory: UPath) -> list[str]:
+    """The files below a directory at any depth, relative to it, in order; hidden ones and links are among them.
+
+    Links are not followed. None where there is no such directory.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    place = local_path(directory)
+    try:
+        if place is not None:
+            return sorted(_walked(place))
+        with _as_os_errors():
+            found = directory.fs.find(directory.path)
+    except FileNotFoundError:
+        return []
+    root = directory.path.strip("/") + "/"
+    return sorted(path.strip("/").removeprefix(root) for path in found if not path.endswith("/"))
+
+
+def _walked(place: Path) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for folder, folders, names in os.walk(place, onerror=fail):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        yield from (Path(folder, name).relative_to(place).as_posix() for name in (*names, *links))
+
+
 @contextmanager
 def reading(path: UPath) -> Iterator[BinaryIO]:
     """A file to read in pieces.

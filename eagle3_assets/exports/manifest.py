@@ -10,9 +10,11 @@ What belongs here: the manifest's form, reading it. Not here: making an export (
     <export>/vocabulary/                the draft vocabulary of what is trained on, see ``vocabulary``
 """
 
+import hashlib
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic_core import from_json
 from upath import UPath
 
 from eagle3_assets.config import Export
@@ -21,9 +23,10 @@ from eagle3_assets.exports.laws import LawFigures
 from eagle3_assets.exports.selection import EVAL, SPLITS, TRAIN
 from eagle3_assets.files import read_bytes
 from eagle3_assets.identity import digest
+from eagle3_assets.tokens.vocabulary import MAX_VOCAB_SIZE
 
 MANIFEST, CARD = "manifest.json", "README.md"
-VERSION = 1
+VERSION = 2
 
 
 class _Record(BaseModel):
@@ -86,7 +89,7 @@ class TargetEntry(_Record):
     model: str
     """The name of its directory."""
     profile: str
-    vocab_size: int
+    vocab_size: int = Field(ge=1, le=MAX_VOCAB_SIZE)
     tokenizer_sha256: str
     weights: str
 
@@ -107,6 +110,18 @@ class Manifest(_Record):
     config: dict[str, Any]
     """What else decided the data; neither engines nor places."""
     versions: dict[str, str]
+    card_sha256: str = ""
+    """Of ``README.md``, which is made of the rest."""
+
+    @computed_field  # type: ignore[prop-decorator] # as pydantic documents it
+    @property
+    def sha256(self) -> str:
+        """Of all the rest, in its canonical form."""
+        return digest(self.model_dump(mode="json", exclude={"sha256"}), length=64)
+
+    def with_card(self, card: str) -> "Manifest":
+        """The same with the hash of its card."""
+        return self.model_copy(update={"card_sha256": hashlib.sha256(card.encode()).hexdigest()})
 
     def rows(self, split: str) -> int:
         """Rows of one side of the split."""
@@ -141,19 +156,43 @@ class Manifest(_Record):
 
 
 def read_manifest(place: UPath) -> Manifest:
-    """The manifest of an export.
+    """The manifest of an export, whether or not it is as it was written.
+
+    Raises:
+        ExportError: there is none, or it is none of this version.
+    """
+    return read_and_hashed(place)[0]
+
+
+def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
+    """The manifest of an export, and whether its hash is that of what it says.
 
     Raises:
         ExportError: there is none, or it is none of this version.
     """
     path = place / MANIFEST
     try:
-        return Manifest.model_validate_json(read_bytes(path))
+        said = from_json(read_bytes(path))
+        if not isinstance(said, dict):
+            raise ValueError(f"a {type(said).__name__}, no object")
+        if (version := said.get("version")) != VERSION:
+            raise ExportError(
+                f"{path}: is a manifest of version {version!r}, this is version {VERSION}; export again, into"
+                " an empty directory, or verify it with the version of eagle3-assets that made it"
+            )
+        hashed = said.pop("sha256", None)
+        return Manifest.model_validate(said), hashed == digest(said, length=64)
     except FileNotFoundError:
         raise ExportError(f"{place}: holds no {MANIFEST}: it is no export, or one that did not end") from None
-    except (OSError, ValidationError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise ExportError(f"{path}: is no manifest of this version ({said}); export again") from None
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        why = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
+    except ValueError as error:
+        why = str(error).strip().splitlines()[0]
+        raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
 
 
 __all__ = [
@@ -167,5 +206,6 @@ __all__ = [
     "Manifest",
     "PartitionEntry",
     "TargetEntry",
+    "read_and_hashed",
     "read_manifest",
 ]
