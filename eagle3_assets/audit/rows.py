@@ -18,7 +18,7 @@ from eagle3_assets.config import Sampling
 from eagle3_assets.identity import canonical_json
 from eagle3_assets.interchange import LineFaultError, check_number, name_of, shown
 from eagle3_assets.strict_json import StrictJsonError
-from eagle3_assets.tokens.batch import STOPPED
+from eagle3_assets.tokens.batch import FAILED, REFUSED, STOPPED
 from eagle3_assets.tokens.laws.counts import CONTRADICTION, SERVER_PROMPT_IDS
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
 
@@ -53,6 +53,11 @@ FOREIGN_ROWS = pl.Schema(_COLUMNS)
 NAME_KEYS = ("sample_id", "id")
 OUTPUT_KEYS = ("output_ids", "token_ids")
 PROMPT_KEYS = ("prompt_ids", "prompt_token_ids")
+
+WITHOUT_OUTPUT = (FAILED, REFUSED)
+"""What this pipeline's ``status`` says of a row that has no output; what other tools mean by such a key is theirs."""
+DENIED_OUTPUT = "status {}, and an output"
+"""What a row says that has both."""
 
 _INT64 = range(-(2**63), 2**63)
 """Ids and counts of a line: what an int64 holds is read, negative or not, and for the laws to judge."""
@@ -278,7 +283,10 @@ def _count(key: str, *holders: Line, also: str | None = None) -> int | None:
 
 
 def _contradiction(line: Line, meta: Line, usage: Line) -> str | None:
-    """What the line, its ``meta_info`` and its ``usage`` say differently of one thing; None where they agree."""
+    """What the line, its ``meta_info`` and its ``usage`` say differently of one thing; None where they agree.
+
+    The line holds an output.
+    """
     holders = (meta, line, usage)
     said = [
         f"{key} {' and '.join(map(shown, values))}"
@@ -289,6 +297,8 @@ def _contradiction(line: Line, meta: Line, usage: Line) -> str | None:
     finishes = list(dict.fromkeys("stop" if kind in STOPPED else kind for kind in kinds if isinstance(kind, str)))
     if len(finishes) > 1:
         said.append(f"finish {' and '.join(map(shown, finishes))}")
+    if line.get("status") in WITHOUT_OUTPUT:
+        said.append(DENIED_OUTPUT.format(line["status"]))
     return strict_json.storable(", ".join(said)) if said else None
 
 
