@@ -109,6 +109,16 @@ class Batch:
         return self.output.marks(self._special_ids)
 
     @cached_property
+    def prompt_no_token(self) -> Marks:
+        """Every id in the prompts that no token has: none at all, or one past the tokenizer's last."""
+        return self.prompt.outside(0, self.context.profile.end_of_tokens)
+
+    @cached_property
+    def output_no_token(self) -> Marks:
+        """Every id in the outputs that no token has."""
+        return self.output.outside(0, self.context.profile.end_of_tokens)
+
+    @cached_property
     def output_marks(self) -> Marks:
         """Every structural id in the outputs: few, so laws about them are cheap."""
         special, reserved = self.output_special, self.context.profile.reserved_ids - self.context.all_stop_ids

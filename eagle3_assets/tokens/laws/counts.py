@@ -134,7 +134,8 @@ def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
 def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:
     """Looks for ids that the model cannot emit."""
     size = batch.context.profile.vocab_size
-    outside = batch.output.outside(0, size)
+    outside = batch.output_no_token
+    outside = outside.where((outside.id < 0) | (outside.id >= size))
     index, count = outside.first(), outside.count()
 
     def detail(row: int) -> str:
