@@ -154,6 +154,8 @@ class RowLaw(Law):
     """Without these columns it is not judged."""
     nothing: str
     """Why it is not judged where no row is such that it could be."""
+    others: str = ""
+    """Why it says nothing of a row while it can be judged of others, where ``nothing`` does not say it of these."""
     missing: str = ""
     """What is wrong with a row that lacks a value which others have."""
     partly: Callable[[Context], str | None] = always
