@@ -16,6 +16,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_DEPTH = 200
 """Lists and objects inside one another; what reads a value with a function that calls itself must not run out."""
 
+EXACT = 2**53
+"""Whole numbers below are what a float says they are."""
+
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -74,6 +77,18 @@ def ends_early(line: bytes) -> bool:
     except (ValueError, RecursionError):  # it may well be whole; why nothing can read it is another matter
         return False
     return False
+
+
+def whole(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    """A value, whole numbers that were written as floats as such: tables do so where another row has no value.
+
+    NaN, with which tables fill a place without a value, is None.
+    """
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < EXACT else value
 
 
 def is_text(text: str) -> bool:
