@@ -267,7 +267,7 @@ def _sampling(line: Line) -> str | None:
     # Where a cap stands there twice, the contract's own name counts; that the two differ is a contradiction.
     given = sorted(_object("sampling_params", params).items(), key=lambda item: item[0] not in _SAMPLING_NAMES)
     named = {_SAMPLING_NAMES.get(key, key): value for key, value in given if value is not None}
-    fields = {key: value for key, value in named.items() if key in Sampling.model_fields}
+    fields = {key: value for key, value in named.items() if key in Sampling.model_fields or key == "ignore_eos"}
     return _json_text("sampling_params", _NEUTRAL_SAMPLING | fields)
 
 

@@ -15,15 +15,22 @@ from eagle3_assets.interchange import shown
 from eagle3_assets.strict_json import StrictJsonError, parse, whole
 from eagle3_assets.tokens.safe_text import visible
 
-_FACTS = {"record": pl.String, "max_new_tokens": pl.Int64, "fault": pl.String}
+_FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "record": pl.String,
+    "max_new_tokens": pl.Int64,
+    "stop_token_ids": pl.List(pl.Int64),
+    "ignore_eos": pl.Boolean,
+    "fault": pl.String,
+}
 
 
 def read_samplings(records: pl.Series) -> pl.DataFrame:
     """Reads a String column of JSON objects.
 
     Returns:
-        A frame of as many rows: ``max_new_tokens`` (Int64, null where not recorded) and ``fault`` (String: why the
-        record does not say explicitly how was sampled; null where it does).
+        A frame of as many rows: ``max_new_tokens`` (Int64), ``stop_token_ids`` (List of Int64) and ``ignore_eos``
+        (Boolean), null where not recorded, and ``fault`` (String: why the record does not say explicitly how was
+        sampled; null where it does).
     """
     facts = pl.DataFrame([(r, *_read(r)) for r in records.unique().to_list()], schema=_FACTS, orient="row")
     return (
@@ -33,18 +40,19 @@ def read_samplings(records: pl.Series) -> pl.DataFrame:
     )
 
 
-def _read(record: str | None) -> tuple[int | None, str | None]:
+def _read(record: str | None) -> tuple[int | None, list[int] | None, bool | None, str | None]:
+    unread = None, None, None
     if record is None:
-        return None, "no sampling parameters are recorded"
+        return *unread, "no sampling parameters are recorded"
     try:
         values = parse(record.encode())
     except StrictJsonError as error:
-        return None, f"the record {error}"
+        return *unread, f"the record {error}"
     if not isinstance(values, dict):
-        return None, "the record is no JSON object"
+        return *unread, "the record is no JSON object"
     values = {name: whole(value) for name, value in values.items()}
     cap = values.get("max_new_tokens")
-    cap = cap if _is_count(cap) and cap < 2**63 else None
+    cap = cap if _is_count(cap) and cap in range(2**63) else None
     absent = [name for name in Sampling.model_fields if values.get(name) is None]
     faults = [f"not explicit: {', '.join(absent)}"] if absent else []
     faults += [
@@ -52,7 +60,10 @@ def _read(record: str | None) -> tuple[int | None, str | None]:
         for name, (meaning, means) in _MEANINGS.items()
         if values.get(name) is not None and not means(values[name])
     ]
-    return cap, "; ".join(faults) or None
+    stops = values.get("stop_token_ids")
+    stops = [whole(i) for i in stops if _is_count(whole(i)) and i < 2**31] if isinstance(stops, list) else None
+    ignores = values.get("ignore_eos")
+    return cap, stops, ignores if isinstance(ignores, bool) else None, "; ".join(faults) or None
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401 - a JSON value

@@ -71,3 +71,29 @@ def test_two_caps_that_differ_contradict_each_other(key: str, tmp_path: Path, au
 def test_a_weight_version_is_the_same_number_in_either_form(tmp_path: Path, audit: Audit) -> None:
     rows = [{"id": n, "output_ids": [BEGIN, n, END, STOP], "weight_version": v} for n, v in ((7, 1), (8, 1.0))]
     assert audit(write(tmp_path / "o.jsonl", *rows)).only["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("sampling", "output", "broken"),
+    [
+        ({"stop_token_ids": [C]}, [BEGIN, A, END, B, C], set()),
+        ({"stop_token_ids": [C, float(B)]}, [BEGIN, A, END, B], set()),
+        ({"stop_token_ids": [C]}, [BEGIN, A, END, B, STOP], set()),
+        ({"stop_token_ids": [C]}, [BEGIN, A, END, A, B], {"stop_token_last"}),
+        ({"stop_token_ids": [C]}, [BEGIN, A, END, C, B, STOP], {"nothing_after_stop"}),
+        ({"stop_token_ids": [C], "ignore_eos": True}, [BEGIN, A, END, B, C], set()),
+        ({"stop_token_ids": [C], "ignore_eos": True}, [BEGIN, A, END, B, STOP], {"stop_token_last"}),
+        ({"stop_token_ids": [C], "ignore_eos": True}, [BEGIN, A, END, STOP, C], {"nothing_after_stop"}),
+        ({"stop_token_ids": [kimi.IM_USER]}, [BEGIN, A, END, B, kimi.IM_USER], set()),
+        ({}, [BEGIN, A, END, B, C], {"stop_token_last"}),
+    ],
+)
+@pytest.mark.parametrize("recorded", ["sampling_params", "sampling"])
+def test_a_rows_own_stop_set_is_kept(
+    recorded: str, sampling: dict[str, Any], output: list[int], broken: set[str], tmp_path: Path, audit: Audit
+) -> None:
+    neutral = {"seed": 1, "stop_token_ids": []}
+    other = line("other", {}, [BEGIN, B, END, C, A, STOP])  # what one row records says nothing of another
+    row = {"id": "own", "output_ids": output, recorded: SAMPLING | neutral | sampling, "finish_reason": "stop"}
+    result = audit(write(tmp_path / "o.jsonl", other, row)).only
+    assert (errors(result, "own"), errors(result, "other")) == (broken, set())

@@ -66,6 +66,8 @@ def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
 
 
 def _nowhere_in_outputs(batch: Batch, marks: Marks, said: str) -> RowJudgement:
+    at_end = marks.index == batch.output.lengths[marks.row] - 1
+    marks = marks.where(~(at_end & batch.own_stop(marks.row, marks.id)))
     index, count = marks.first(), marks.count()
     profile = batch.context.profile
 
