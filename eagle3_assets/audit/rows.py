@@ -18,11 +18,12 @@ from eagle3_assets.identity import canonical_json
 from eagle3_assets.interchange import LineFaultError, check_number, name_of, shown
 from eagle3_assets.strict_json import EXACT, StrictJsonError, whole
 from eagle3_assets.tokens.batch import FAILED, REFUSED, STOPPED
+from eagle3_assets.tokens.columns import HUGE_ID
 from eagle3_assets.tokens.laws.counts import CONTRADICTION, SERVER_PROMPT_IDS
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
 
 WideIds = pl.List(pl.Int64)
-"""Foreign ids are judged as they are, far beyond any vocabulary too; only what no int64 holds is refused."""
+"""Foreign ids are judged as they are, far beyond any vocabulary too; beyond an int64 they are its last one."""
 
 _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "sample_id": pl.String,
@@ -133,7 +134,11 @@ def _ids(line: Line) -> tuple[list[int | None] | None, list[int | None]]:
     if line.get("loss_mask") is not None:
         if outputs:
             raise LineFaultError(f"has both {outputs[0]} and a loss_mask: which of them tells the output?")
-        return _trainer_row(line)
+        prompt_ids, output_ids = _trainer_row(line)
+        said = next((key for key in PROMPT_KEYS if line.get(key) is not None), None)
+        if said is not None and _id_list(said, line[said]) != prompt_ids:
+            raise LineFaultError(f"{said} are not the input_ids that the loss_mask leaves out: which are the prompt?")
+        return prompt_ids, output_ids
     if not outputs:
         named = next((key for key in OUTPUT_KEYS if key in line), None)
         if named is not None:
@@ -156,7 +161,7 @@ def _id_list(key: str, value: object) -> list[int | None]:
     if not value or (set(map(type, value)) == {int} and min(value) in _INT64 and max(value) in _INT64):
         return value
     ids = map(whole, value)
-    return [v if type(v) is int and v in _INT64 else None for v in ids]  # bool is an int to isinstance
+    return [(v if v in _INT64 else HUGE_ID) if type(v) is int else None for v in ids]  # bool is an int to isinstance
 
 
 def _server_prompt(line: Line, meta: Line) -> list[int | None] | None:

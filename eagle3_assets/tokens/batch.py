@@ -16,8 +16,8 @@ from eagle3_assets.tokens.sampling_record import read_samplings
 from eagle3_assets.tokens.tool_calls import Call, whole_calls
 from eagle3_assets.tokens.tool_names import read_tool_names
 
-STOPPED = ("stop", "tool_calls")
-"""Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
+STOPPED = ("stop", "tool_calls", "function_call")
+"""Finish types which mean that the target ended its output: SGLang's, and OpenAI's other words for it, new and old."""
 CUT_OFF = "length"
 """Finish type of an output that a cap ended."""
 
