@@ -218,11 +218,16 @@ class Batch:
 
     @cached_property
     def _own_stops(self) -> Ints:
-        """Row number and id, in one number, of every stop id that a row records; none where the file says them."""
+        """Row number and id, in one number, of every stop id that a row records.
+
+        None where the file says them, or where no row's set says more or less than the target's.
+        """
         if self.context.stop_token_ids is not None:
             return np.empty(0, np.int64)
         stops = self.samplings.select("stop_token_ids").with_row_index("row").drop_nulls().explode("stop_token_ids")
         stops = stops.drop_nulls()
+        if not self.ignores_eos.any() and np.isin(stops["stop_token_ids"], list(self.context.all_stop_ids)).all():
+            return np.empty(0, np.int64)
         keys: Ints = (stops["row"].cast(pl.Int64).to_numpy() << _ID_BITS) | stops["stop_token_ids"].to_numpy()
         return keys
 
