@@ -28,6 +28,9 @@ MIN_ID, MAX_ID = -(2**31), 2**31 - 1
 NULL_ID = MIN_ID
 """Stands where an id is null: what nobody writes, so that a -1 which somebody did write is told from it."""
 
+HUGE_ID = 2**63 - 1
+"""Stands where an id fits into no int64."""
+
 _SIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 _UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32)
 

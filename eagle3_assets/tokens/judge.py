@@ -173,7 +173,7 @@ class _Tally:
     def verdict(self, rows: int, of: int, no_rows: str, context: Context) -> Verdict:
         """The law's verdict after the last batch, of a sample of ``rows`` where there are ``of``."""
         sample = f"judged a sample of {rows:,} of {of:,}" if rows < of else None
-        partly = "; ".join(filter(None, (sample, self.law.partly(context)))) or None
+        partly = _joined(sample, self.law.partly(context))
         missing = sum(map(len, self.missing_rows))
         if missing and not context.mixed_records and (self.recorded or context.complete_records):
             self.judged += missing - self.judged_without
@@ -182,13 +182,19 @@ class _Tally:
                 self._mark(rows_without)
             room = self._room("error", missing)
             self.findings += self.missing[:room]
+            missing = 0
         elif missing:
             lacking = f" in {missing:,} of {counted(rows, 'sample')}" if missing < rows else ""
-            partly = "; ".join(filter(None, (f"{self.law.missing}{lacking}", partly)))
+            partly = _joined(f"{self.law.missing}{lacking}", partly)
+            missing -= self.judged_without
+        others = rows - self.judged - missing
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
         if reason is not None:
             return _not_judged(self.law, self.effect, rows, reason)
+        if others:
+            why = self.law.others or f"of these {self.law.nothing}"
+            partly = _joined(partly, f"{others:,} of {counted(rows, 'sample')} not judged: {why}")
         share = self.violations / rows
         remark = self.law.remark(self.judged, self.violations)
         remarks = self.warnings or remark is not None
@@ -427,6 +433,10 @@ def _partition_verdict(
         _Finding(place.get(sample, len(facts)), law.name, sample, severity, None, text) for sample, text in named
     ]
     return verdict, findings, broken
+
+
+def _joined(*parts: str | None) -> str | None:
+    return "; ".join(filter(None, parts)) or None
 
 
 def _weighed(effect: Effect, violations: int, remarks: int | bool, share: float, limit: float) -> tuple[Status, bool]:

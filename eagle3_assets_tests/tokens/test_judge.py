@@ -175,7 +175,8 @@ def test_faults_are_shown_before_remarks(context: Context) -> None:
     verdict = judge_generations([kimi.generations(rows)], context)["reasoning_closed"]
     assert [detail.split(":")[0] for detail in verdict.details] == ["last", "implicit-end"]
     assert verdict.summary.startswith(
-        "1 of 12 samples break it (8.33%) and 1 of 12 samples have a remark; first last: "
+        "1 of 12 samples break it (8.33%) and 1 of 12 samples have a remark (3 of 12 samples not judged: of these no"
+        " prompt or output has reasoning); first last: "
     )
 
 

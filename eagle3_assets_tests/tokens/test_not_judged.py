@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -133,7 +134,34 @@ def test_no_whole_tool_call(law: str, context: Context) -> None:
 def test_order_of_calls_whose_counters_cannot_be_read(context: Context) -> None:
     verdict = judge_generations([kimi.generations()], replace(context, tokenizer=None))["tool_order"]
     assert (verdict.status, verdict.violations) == ("warned", 1)
-    assert verdict.reason == "the target's tokenizer is not at hand: the calls' counters are not read"
+    assert verdict.reason == (
+        "the target's tokenizer is not at hand: the calls' counters are not read; 9 of 12 samples not judged: of these"
+        " no output has tool markup"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "law", "why"),
+    [
+        ({"output_logprobs": None}, "logprobs_agree", "of these no row records log-probabilities"),
+        ({"cached_tokens": None}, "usage_consistent", "of these no row records cached_tokens or reasoning_tokens"),
+        (
+            {"output_ids": [9, kimi.END_THINK, 400, kimi.IM_END]},
+            "retokenization_drift",
+            "the tokenizer has no text for an id of theirs, or they have no ids",
+        ),
+        (
+            {"output_ids": [9, kimi.END_THINK, 400, kimi.IM_END]},
+            "no_replacement_character",
+            "the tokenizer has no text for an id of theirs, or they have no ids",
+        ),
+    ],
+)
+def test_a_law_that_is_judged_in_part_says_why(columns: dict[str, Any], law: str, why: str, context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"] |= columns
+    verdict = judge_generations([kimi.generations(rows)], context)[law]
+    assert (verdict.judged, verdict.reason) == (11, f"1 of 12 samples not judged: {why}")
 
 
 def test_prompts_of_a_profile_that_describes_little(context: Context) -> None:

@@ -17,7 +17,7 @@ SERVER_PROMPT_IDS = "server_prompt_ids"
 """A column that some sources have beside the contract's: the prompt ids that the engine returned."""
 
 CONTRADICTION = "contradiction"
-"""A column that some sources have beside the contract's: what a reply and its own meta_info say differently."""
+"""A column that some sources have beside the contract's: what a row says in two ways that cannot both be."""
 
 _COUNTS = ("completion_tokens", "server_prompt_tokens", "cached_tokens", REASONING_TOKENS)
 
@@ -99,7 +99,7 @@ def judge_usage_consistent(batch: Batch) -> RowJudgement:
     contradicted = batch.present(CONTRADICTION)
 
     def said_twice(row: int) -> str:
-        return f"the reply and its own meta_info or usage contradict each other: {visible(contradiction[row])}"
+        return f"the row contradicts itself: {visible(contradiction[row])}"
 
     found = (
         find(negative, below_zero),
@@ -134,7 +134,8 @@ def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
 def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:
     """Looks for ids that the model cannot emit."""
     size = batch.context.profile.vocab_size
-    outside = batch.output.outside(0, size)
+    outside = batch.output_no_token
+    outside = outside.where((outside.id < 0) | (outside.id >= size))
     index, count = outside.first(), outside.count()
 
     def detail(row: int) -> str:
@@ -194,7 +195,7 @@ SERVER_SAW_PROMPT = RowLaw(
 USAGE_CONSISTENT = RowLaw(
     name="usage_consistent",
     definition="The counts of a reply agree with one another and with its own meta_info: none is negative, reasoning is"
-    " not more than the output, and the cache gave no more than the prompt.",
+    " not more than the output, and the cache gave no more than the prompt; nor does its row contradict itself.",
     asset="raw_generations",
     effect="quarantine",
     meaning="Counts that contradict one another may be those of another reply; a cache larger than the prompt alone is"

@@ -349,6 +349,7 @@ PROMPT_REPRODUCIBLE = RowLaw(
     judge=judge_prompt_reproducible,
     columns=("prompt_ids",),
     nothing="none of the prompts that were rendered again is in the partition",
+    others="they were not rendered again",
     unless=needs_rerendered_prompts,
 )
 
@@ -378,6 +379,7 @@ PROMPT_SUFFIX = RowLaw(
     judge=judge_prompt_suffix,
     columns=("prompt_ids",),
     nothing="the profile describes no suffix for the rows' thinking mode, or their mode is not recorded",
+    others="the profile describes no suffix for their thinking mode",
     missing="its thinking mode is not recorded",
     unless=needs_suffixes,
 )
@@ -396,6 +398,7 @@ PROMPT_INJECTION = RowLaw(
     judge=judge_prompt_injection,
     columns=("prompt_ids",),
     nothing="none of the prompts was rendered with inert text",
+    others="they were not rendered with inert text",
     unless=needs_inert_prompts,
 )
 

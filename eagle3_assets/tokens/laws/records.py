@@ -137,7 +137,8 @@ LOGPROBS_AGREE = RowLaw(
 
 SAMPLING_RECORDED = RowLaw(
     name="sampling_recorded",
-    definition="Every row records every sampling parameter explicitly, and the request of the file that it lies in.",
+    definition="Every row records every sampling parameter explicitly, with values that an engine can mean, and the"
+    " request of the file that it lies in.",
     asset="raw_generations",
     effect="refuse",
     meaning="Nobody can say which distribution the tokens come from, as engines fill gaps with defaults of their own.",
