@@ -163,14 +163,6 @@ def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: 
     assert not list((tmp_path / "vocabulary").iterdir())
 
 
-def test_a_place_with_other_files_is_left_alone(made: Made, tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "mine.jsonl").write_text("{}", encoding="utf-8")
-    with pytest.raises(ExportError, match=r"holds train/mine\.jsonl, which is of no export"):
-        made.export(tmp_path)
-    assert [path.name for path in tmp_path.rglob("*")] == ["train", "mine.jsonl"]
-
-
 def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: Path) -> None:
     one = made.to_export()
     rows = one.samples.collect()
