@@ -61,19 +61,19 @@ def local_snapshot(text: str, *, ask: bool = True) -> Snapshot:
         )
     except IncompleteSnapshotError as error:
         raise HubError(
-            f"the local cache has not all of the files, and the Hub {unasked}: {_said(error, token)}"
+            f"the local cache has not all of the files, and the Hub {unasked}: {said(error, token)}"
         ) from None
     except LocalEntryNotFoundError as error:
-        raise HubError(f"the files are not in the local cache, and the Hub {unasked}: {_said(error, token)}") from None
+        raise HubError(f"the files are not in the local cache, and the Hub {unasked}: {said(error, token)}") from None
     except GatedRepoError as error:
         raise HubError(
-            f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({_said(error, token)})"
+            f"the dataset is gated: ask for access on its page and set {TOKEN_VARIABLE} ({said(error, token)})"
         ) from None
     except HfHubHTTPError as error:
         hint = f"; a private dataset needs {TOKEN_VARIABLE}" if not token else ""
-        raise HubError(f"the Hub refused it: {_said(error, token)}{hint}") from None
+        raise HubError(f"the Hub refused it: {said(error, token)}{hint}") from None
     except Exception as error:  # noqa: BLE001 - the HTTP client raises its own, which may show the request
-        raise HubError(f"the files cannot be had: {_said(error, token)}") from None
+        raise HubError(f"the files cannot be had: {said(error, token)}") from None
     return Snapshot(Path(root), address.repository, address.path)
 
 
@@ -82,7 +82,7 @@ def _patterns(path: str) -> list[str] | None:
     return [path, f"{path}/*", path.replace("**/", "")] if path else None
 
 
-def _said(error: Exception, token: str) -> str:
+def said(error: Exception, token: str) -> str:
     """What an error says, in one line and without the token, the password of an address, or a header that has one."""
     said = " ".join(str(error).split())
     said = said.replace(token, "[the token]") if token else said
