@@ -27,7 +27,7 @@ def require_pushable(place: UPath, repository: str) -> None:
     """
     from huggingface_hub import get_token
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined] # public, by its docs
 
     if local_path(place) is None:
         raise ExportError(f"{place}: is no local disk, from which alone is uploaded; export into a directory")
@@ -62,7 +62,7 @@ def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401
     """
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import httpx
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined] # its own version, as its docs say
 
     found = verify(place)
     if found.faults:

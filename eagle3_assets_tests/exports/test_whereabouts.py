@@ -74,10 +74,72 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     assert "train/d-00000.jsonl: " in err
     assert "quarantined" in out
     code, out, err = invoke(made, "verify", place)
+    assert (code, err) == (0, "")
+    assert "law mask_is_output: all" in out
+    assert out.endswith("The export is as it was made.\n")
+
+    code, out, err = invoke(made, "whereabouts", "d", "--export", place)
+    assert code == 0, err
+    lines = [line.split("\t") for line in out.splitlines() if "\t" in line]
+    counts = Counter(fate for fate, _, _ in lines)
+    assert counts.pop("refused_row") == 1
+    assert counts.total() == 14
+    assert {"train", "eval", "too_long", "failed", "quarantined", "refused_prompt"} == counts.keys()
+    assert ["failed", made.failed, "server: gone"] in lines
+    code, out, _ = invoke(made, "whereabouts", "d", "--export", place, "--id", made.quarantined)
+    assert out.startswith(f"quarantined\t{made.quarantined}\tcompletion_count: ")
+    assert len(out.splitlines()) == 1
+    code, out, _ = invoke(made, "whereabouts", "d", "--export", place, "--totals")
+    assert "\t" not in out
+    assert invoke(made, "whereabouts", "d", "--id", "nobody")[0] == 2
+
+    data = tmp_path / "out" / "train" / "d-00000.jsonl"
+    data.write_bytes(data.read_bytes() + b"\n")
+    code, _, err = invoke(made, "verify", place)
+    assert code == 1
+    assert "train/d-00000.jsonl: is not the file that was written" in err
+    assert invoke(made, "verify", str(tmp_path))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--format", "csv"), 2, "--format: Input should be 'jsonl', 'speculators'"),
+        (("--eval-share", "1"), 2, "--eval-share: "),
+        (("--max-length", "2"), 1, "no sample is left to train on"),
+        (("--max-length", "3000000000"), 2, "--max-length: Input should be less than 2147483648"),
+        (("--eval-share", "0.999999"), 1, "train on: all 11 exported rows are held out; give a smaller"),
+        (("--to", ""), 2, "no directory is named"),
+        (("--push", ""), 2, "is no name of a dataset of the Hub"),
+        (("--push", "no//name"), 2, "'no//name': is no name of a dataset of the Hub"),
+    ],
+)
+def test_what_the_export_command_refuses(
+    options: tuple[str, ...], code: int, said: str, made: Made, tmp_path: Path
+) -> None:
+    given, _, err = invoke(made, "export", "d", "--to", str(tmp_path / "out"), *options)
+    assert given == code
+    assert said in " ".join(err.split())
+    assert (tmp_path / "out").exists() == (code == 1)
+
+
+@pytest.mark.parametrize("limit", ["draft_vocab_size", "cut_off_tail", "shard_rows", "max_length"])
+def test_the_greatest_limits_are_taken(limit: str, made: Made, tmp_path: Path) -> None:
+    assert made.export(tmp_path, cut_off="mask", **{limit: 2**31 - 1}).files  # type: ignore[arg-type] # by name
+
+
+def test_an_interrupted_command_says_what_it_kept(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object, **__: object) -> Never:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eagle3_assets.exporting.export", interrupted)
+    code, _, err = invoke(made, "export", "d", "--to", str(tmp_path / "out"))
     assert code == 130
     assert err.endswith("\ninterrupted; files that are complete are kept, and the next export goes on from them\n")
     monkeypatch.setattr("eagle3_assets.whereabouts.whereabouts", interrupted)
-    assert invoke(made, "whereabouts", "d")[::2] == (130, "interrupted\n")
+    code, _, err = invoke(made, "whereabouts", "d")
+    assert code == 130
+    assert err.endswith("\ninterrupted\n")
 
 
 def test_an_export_that_is_not_there_is_not_looked_into(made: Made, tmp_path: Path) -> None:
