@@ -188,7 +188,9 @@ def read_manifest(place: UPath) -> Manifest:
     except (FileNotFoundError, NotADirectoryError):
         raise ExportError(f"{place}: holds no {MANIFEST}: it is no export, or one that did not end") from None
     except (OSError, ValidationError) as error:
-        raise ExportError(f"{path}: is no manifest of this version ({_said(error)}); export again") from None
+        raise ExportError(
+            f"{path}: is no manifest of this version ({_said(error)}); export into an empty directory"
+        ) from None
     for name in manifest.paths:
         _require_file(place / name)
     return manifest

@@ -61,7 +61,7 @@ def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401
         ExportError: the export does not verify, or the Hub refuses it or cannot be reached.
     """
     from huggingface_hub import HfApi, get_token
-    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined] # its own version, as its docs say
 
     found = verify(place)
@@ -83,8 +83,9 @@ def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401
     # HTTPError is the Hub's answers and faults of the connection; uploads of large files raise RuntimeError.
     except (httpx.HTTPError, HFValidationError, OSError, RuntimeError) as error:
         token = api.token or get_token() or ""
+        why = said(error, token) or type(error).__name__
+        advice = " HF_TOKEN must hold a token that may write there." if isinstance(error, HfHubHTTPError) else ""
         raise ExportError(
-            f"{repository}: cannot be uploaded: {said(error, token) or type(error).__name__}. The export is whole:"
-            " export again to upload it. HF_TOKEN must hold a token that may write there."
+            f"{repository}: cannot be uploaded: {why}. The export is whole: export again to upload it.{advice}"
         ) from None
     return str(address)

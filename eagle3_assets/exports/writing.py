@@ -166,8 +166,8 @@ class ExportDirectory:
             temporary = Path(scratch) / Path(path).name
             try:
                 write(temporary)
-            except pl.exceptions.PolarsError as error:  # it says so of some full disks
-                raise OSError(f"{path}: {str(error).strip().splitlines()[0]}") from error
+            except pl.exceptions.PolarsError as error:  # what a full disk is to it, wherever it notices
+                raise OSError(f"{path}: {str(error).strip().splitlines()[0]} (is the disk full?)") from error
             check(temporary)
             hashed = sha256_of(UPath(temporary))
             publish(temporary, self.place / path)
