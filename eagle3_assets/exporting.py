@@ -6,7 +6,7 @@ What belongs here: reading partitions, judging them anew, and writing their expo
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,9 +23,10 @@ from eagle3_assets.exports.derived import fates_in, files_beside, lengths_in
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS, Format, file_rows, prompt_tokens, row_facts
 from eagle3_assets.exports.laws import LawFigures, judge_file, summed
-from eagle3_assets.exports.manifest import DataFile, Hashed, Manifest, PartitionEntry, TargetEntry
-from eagle3_assets.exports.selection import TRAIN, place, prompt_fates, select
+from eagle3_assets.exports.manifest import INDEX, DataFile, Hashed, Manifest, PartitionEntry, TargetEntry
+from eagle3_assets.exports.selection import SPLITS, TRAIN, place, prompt_fates, select
 from eagle3_assets.exports.vocabulary import (
+    FILES,
     FOLDER,
     Recount,
     VocabularyRecord,
@@ -36,7 +37,7 @@ from eagle3_assets.exports.vocabulary import (
     vocabulary_record,
 )
 from eagle3_assets.exports.vocabulary_laws import judge_vocabulary
-from eagle3_assets.exports.writing import ExportDirectory
+from eagle3_assets.exports.writing import ExportDirectory, writing_into
 from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import read_identity
@@ -81,7 +82,7 @@ def export(
         project: that the partitions are of.
         target: that made them.
         chosen: what to export.
-        directory: empty, or of an earlier export.
+        directory: empty, or of an earlier export; nothing but that export's own files is replaced or deleted.
         settings: format, filters and split.
         tell: is told of every file, in one line.
 
@@ -98,42 +99,43 @@ def export(
         require_room(len(target.profile.structural_ids), settings.draft_vocab_size)
     identities = [read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint) for one in chosen]
     _require_one_target(target, chosen, identities)
-    judged = []
-    for one in chosen:
-        fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
-        _require_current(one, fates)
-        judged.append(place(select(fates, settings), settings.shard_rows, one.partition.key, form.suffix))
-    into = ExportDirectory(directory)
-    into.begin()
-    work = _Work(into, form, settings, target, tell)
-    entries = [
-        work.take(one, index, identity, project)
-        for one, index, identity in zip(chosen, judged, identities, strict=True)
-    ]
-    beside = [into.add_small(path, content) for path, content in files_beside(form, work.files).items()]
-    vocabulary, vocabulary_hashes = work.vocabulary()
-    manifest = Manifest(
-        format=form.name,
-        lossy=form.lossy,
-        settings=settings,
-        target=TargetEntry(
-            model=Path(target.settings.model).name,
-            profile=target.profile.name,
-            vocab_size=target.vocab_size,
-            tokenizer_sha256=target.tokenizer_sha256,
-            weights=identities[0].weights,
-        ),
-        partitions=tuple(entries),
-        files=tuple(work.files),
-        beside=(*beside, *vocabulary_hashes),
-        laws=summed(work.figures),
-        config=_config(project, chosen),
-        versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
-        | {"python": platform.python_version()},
-    )
-    card = dataset_card(manifest, vocabulary)
-    manifest = manifest.with_card(card)
-    into.finish(manifest, card)
+    with writing_into(directory) as into:
+        judged = []
+        for one in chosen:
+            fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
+            _require_current(one, fates)
+            judged.append(place(select(fates, settings), settings.shard_rows, one.partition.key, form.suffix))
+        work = _Work(into, form, settings, target, tell)
+        planned = [work.planned(one, index) for one, index in zip(chosen, judged, strict=True)]
+        into.begin({path: content for files in planned for path, content in files.items()}, _others(chosen, form))
+        entries = [
+            work.take(one, index, files, identity, project)
+            for one, index, files, identity in zip(chosen, judged, planned, identities, strict=True)
+        ]
+        beside = [into.add_small(path, content) for path, content in files_beside(form, work.files).items()]
+        vocabulary, vocabulary_hashes = work.vocabulary()
+        manifest = Manifest(
+            format=form.name,
+            lossy=form.lossy,
+            settings=settings,
+            target=TargetEntry(
+                model=Path(target.settings.model).name,
+                profile=target.profile.name,
+                vocab_size=target.vocab_size,
+                tokenizer_sha256=target.tokenizer_sha256,
+                weights=identities[0].weights,
+            ),
+            partitions=tuple(entries),
+            files=tuple(work.files),
+            beside=(*beside, *vocabulary_hashes),
+            laws=summed(work.figures),
+            config=_config(project, chosen),
+            versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
+            | {"python": platform.python_version()},
+        )
+        card = dataset_card(manifest, vocabulary)
+        manifest = manifest.with_card(card)
+        into.finish(manifest, card)
     return manifest
 
 
@@ -180,9 +182,10 @@ class _Work:
         self.trained: dict[str, Ints] = {}
         """Tokens to train on as counted in the files, by partition."""
 
-    def take(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
-        """Writes a partition's files and its index."""
-        planned = self._planned(one, index)
+    def take(
+        self, one: ToExport, index: pl.DataFrame, planned: Mapping[str, str], identity: Identity, project: Project
+    ) -> PartitionEntry:
+        """Writes a partition's files as they are :meth:`planned`, and its index."""
         made: dict[str, DataFile] = {}
         for path, content in planned.items():
             kept = self.into.kept(path, content)
@@ -221,7 +224,7 @@ class _Work:
         self.tell(f"{FOLDER}: {vocabulary_verdict(chosen)}")
         return record, hashes
 
-    def _planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
+    def planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
         """The files to be, in order, each with a hash of all that goes into it."""
         contents = one.samples.select(sample_id="id", content=pl.col("metadata").hash())
         if self.form.lossy:
@@ -297,8 +300,7 @@ class _Work:
 
     def _entry(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
         key = one.partition.key
-        path = f"index/{key}.parquet"
-        self.into.note_other(path)
+        path = _index_path(key)
         hashed = self.into.add(
             path,
             lambda temporary: index.write_parquet(temporary, compression="zstd", compression_level=ZSTD_LEVEL),
@@ -336,6 +338,20 @@ def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Ite
                 del planned[path]
     if planned:
         raise ExportError(f"training_samples lacks rows of {', '.join(sorted(planned))}; was it replaced meanwhile?")
+
+
+def _index_path(partition: str) -> str:
+    return f"{INDEX}/{partition}.parquet"
+
+
+def _others(chosen: Sequence[ToExport], form: Format) -> list[str]:
+    """All files that an export may have beside its rows."""
+    folders = ("", *(f"{split}/" for split in SPLITS))
+    return [
+        *(_index_path(one.partition.key) for one in chosen),
+        *(folder + name for folder in folders for name in form.beside((), "")),
+        *(f"{FOLDER}/{name}" for name in FILES),
+    ]
 
 
 def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export) -> None:

@@ -235,7 +235,10 @@ class Export(Settings):
 
     format: ExportFormat = Field("jsonl", description="How it is written (docs/export.md).")
     max_length: StrictInt | None = Field(
-        None, ge=2, description="The trainer's own limit in tokens: longer samples are left out, counted, never cut."
+        None,
+        ge=2,
+        lt=2**31,
+        description="The trainer's own limit in tokens: longer samples are left out, counted, never cut.",
     )
     eval_share: Number = Field(
         0.02, ge=0.0, lt=1.0, description="Share of the conversations held out, chosen by a hash of their ids."
@@ -243,7 +246,7 @@ class Export(Settings):
     cut_off: Literal["keep", "drop", "mask"] = Field(
         "keep", description="What becomes of outputs that the cap ended; `mask` takes the loss off their last tokens."
     )
-    cut_off_tail: StrictInt = Field(64, ge=1, description="How many tokens `mask` takes the loss off.")
+    cut_off_tail: StrictInt = Field(64, ge=1, lt=2**31, description="How many tokens `mask` takes the loss off.")
     shard_rows: StrictInt = Field(10_000, ge=1, description="Most rows in a file; very long rows make it fewer.")
     vocabulary: bool = Field(
         True, description="Whether an export holds a draft vocabulary, counted over what it trains on; needs torch."

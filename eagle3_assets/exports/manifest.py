@@ -1,7 +1,7 @@
 """What an export says of itself: ``manifest.json``.
 
-What belongs here: the manifest's form, reading it. Not here: making an export (``writing``), checking one
-(``verifying``).
+What belongs here: the manifest's form, reading it, which paths an export can have. Not here: making an export
+(``writing``), checking one (``verifying``).
 
     <export>/manifest.json              this; there only when the export is whole
     <export>/README.md                  the same for people, as the Hugging Face Hub shows it
@@ -11,34 +11,63 @@ What belongs here: the manifest's form, reading it. Not here: making an export (
 """
 
 import hashlib
-from typing import Any
+import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, computed_field
 from pydantic_core import from_json
 from upath import UPath
 
 from eagle3_assets.config import Export
 from eagle3_assets.exports.errors import ExportError
+from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LawFigures
 from eagle3_assets.exports.selection import EVAL, SPLITS, TRAIN
-from eagle3_assets.files import read_bytes
+from eagle3_assets.exports.vocabulary import FOLDER as VOCABULARY
+from eagle3_assets.files import local_path, read_bytes
 from eagle3_assets.identity import digest
 from eagle3_assets.tokens.vocabulary import MAX_VOCAB_SIZE
 
 MANIFEST, CARD = "manifest.json", "README.md"
 VERSION = 2
 
+INDEX = "index"
+FOLDERS = (*SPLITS, INDEX, VOCABULARY)
+"""Of an export, which holds no others."""
+
+BESIDE = tuple(dict.fromkeys(name for form in FORMATS.values() for name in form.beside((), "")))
+"""Names that a format may have beside the data of each folder of rows, and of all together."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def _of_an_export(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    if (folder in FOLDERS and _NAME.fullmatch(name)) or (not slash and name in (CARD, *BESIDE)):
+        return path
+    raise ValueError(f"{path!r} is no path that an export has")
+
+
+PathInExport = Annotated[str, AfterValidator(_of_an_export)]
+"""What a manifest may name, and an export therefore read and delete: a plain name in one of ``FOLDERS``, or one of the
+few beside them; nothing absolute, nothing with ``..``. A manifest may be anybody's."""
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Hashed(_Record):
-    """A file of the export, by its path there."""
+class Checksum(_Record):
+    """What tells a file's content from any other."""
 
-    path: str
     size_bytes: int
     sha256: str
+
+
+class Hashed(Checksum):
+    """A file of the export, by its path there."""
+
+    path: PathInExport
 
 
 class DataFile(Hashed):
@@ -128,6 +157,12 @@ class Manifest(_Record):
         return sum(file.rows for file in self.files if file.split == split)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file of the export but the card and the manifest itself."""
+        hashed = (*self.files, *self.beside, *(one.index for one in self.partitions))
+        return tuple(dict.fromkeys(file.path for file in hashed))
+
+    @property
     def data_version(self) -> str:
         """Sixteen hex digits which change exactly when a file of rows does."""
         return digest([file.sha256 for file in self.files])
@@ -168,10 +203,11 @@ def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
     """The manifest of an export, and whether its hash is that of what it says.
 
     Raises:
-        ExportError: there is none, or it is none of this version.
+        ExportError: there is none, it is none of this version, or what it names is no file.
     """
     path = place / MANIFEST
     try:
+        _require_file(path)
         said = from_json(read_bytes(path))
         if not isinstance(said, dict):
             raise ValueError(f"a {type(said).__name__}, no object")
@@ -181,8 +217,8 @@ def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
                 " an empty directory, or verify it with the version of eagle3-assets that made it"
             )
         hashed = said.pop("sha256", None)
-        return Manifest.model_validate(said), hashed == digest(said, length=64)
-    except FileNotFoundError:
+        manifest = Manifest.model_validate(said)
+    except (FileNotFoundError, NotADirectoryError):
         raise ExportError(f"{place}: holds no {MANIFEST}: it is no export, or one that did not end") from None
     except OSError as error:
         raise ExportError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -193,18 +229,32 @@ def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
     except ValueError as error:
         why = str(error).strip().splitlines()[0]
         raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
+    for name in manifest.paths:
+        _require_file(place / name)
+    return manifest, hashed == digest(said, length=64)
+
+
+def _require_file(path: UPath) -> None:
+    """A device or a pipe is not read. A link to a file is: the Hub's cache is made of links."""
+    place = local_path(path)
+    if place is not None and place.exists() and not place.is_file():
+        raise ExportError(f"{path}: is no file; give an export as it was made")
 
 
 __all__ = [
+    "BESIDE",
     "CARD",
+    "FOLDERS",
+    "INDEX",
     "MANIFEST",
-    "SPLITS",
     "VERSION",
+    "Checksum",
     "DataFile",
     "Hashed",
     "Lengths",
     "Manifest",
     "PartitionEntry",
+    "PathInExport",
     "TargetEntry",
     "read_and_hashed",
     "read_manifest",

@@ -17,6 +17,7 @@ from eagle3_assets.exports.formats import FORMATS, file_rows, row_facts
 from eagle3_assets.exports.laws import LawFigures, Rows, judge_file, summed
 from eagle3_assets.exports.manifest import (
     CARD,
+    FOLDERS,
     MANIFEST,
     DataFile,
     Hashed,
@@ -25,14 +26,13 @@ from eagle3_assets.exports.manifest import (
     read_and_hashed,
     read_manifest,
 )
-from eagle3_assets.exports.selection import SPLITS, TRAIN
+from eagle3_assets.exports.selection import TRAIN
 from eagle3_assets.exports.vocabulary import FOLDER, Recount, read_vocabulary, trained_counts
 from eagle3_assets.exports.vocabulary_laws import VocabularyVerdict, judge_vocabulary
 from eagle3_assets.exports.writing import sha256_of
 from eagle3_assets.files import local_copy, names_in, paths_below
 from eagle3_assets.tokens.laws.base import counted
 
-_FOLDERS = (*SPLITS, "index", FOLDER)
 LOADED_BY_NAME = ("dataset_dict.json", "dataset_info.json", "state.json")
 """What ``datasets.load_from_disk`` looks for in the directory that it is given."""
 
@@ -103,11 +103,11 @@ class _Checking:
         hashed = [*self.manifest.beside, *(one.index for one in self.manifest.partitions)]
         known = {file.path for file in (*self.manifest.files, *hashed)}
         try:
-            below = [f"{folder}/{path}" for folder in _FOLDERS for path in paths_below(self.place / folder)]
+            below = [f"{folder}/{path}" for folder in FOLDERS for path in paths_below(self.place / folder)]
             names = {name for name in names_in(self.place) if not name.startswith(".")}
         except OSError as error:
             raise ExportError(f"{self.place}: cannot be listed: {error.strerror or error}") from None
-        names -= {MANIFEST, CARD, *_FOLDERS, *known}
+        names -= {MANIFEST, CARD, *FOLDERS, *known}
         strays = [*names.intersection(LOADED_BY_NAME), *(set(below) - known)]
         self.faults += [f"{path}: is not in the manifest, and a trainer may read it" for path in sorted(strays)]
         card = self._unlike(CARD, self.manifest.card_sha256)

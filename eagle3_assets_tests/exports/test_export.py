@@ -14,6 +14,7 @@ from upath import UPath
 
 from eagle3_assets.config import Export
 from eagle3_assets.exporting import ToExport, export
+from eagle3_assets.exports.card import dataset_card
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LAWS
@@ -82,6 +83,15 @@ def test_every_format_verifies_and_its_card_says_what_it_is(form: str, made: Mad
             assert list(tmp_path.glob(data["path"]))
     if form != "lossy-conversations":
         assert all(one.violations == 0 and one.judged for one in found.laws if one.law != "rows_as_indexed")
+
+
+def test_the_names_of_others_break_no_line_of_a_card(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path)
+    target = manifest.target.model_copy(update={"model": "m\n---\n# x [a](b)", "weights": "path:/m\n# x"})
+    law = manifest.laws[0].model_copy(update={"violations": 1, "first": "sample a\n# x"})
+    lines = dataset_card(manifest.model_copy(update={"target": target, "laws": (law,)})).splitlines()
+    assert lines.count("---") == 2
+    assert not [line for line in lines if line.startswith("# x")]
 
 
 def test_no_place_and_no_secret_is_in_an_export(made: Made, tmp_path: Path) -> None:
@@ -163,14 +173,6 @@ def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: 
     made.export(tmp_path, vocabulary=False)
     assert verify(UPath(tmp_path)).faults == ()
     assert not list((tmp_path / "vocabulary").iterdir())
-
-
-def test_a_place_with_other_files_is_left_alone(made: Made, tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "mine.jsonl").write_text("{}", encoding="utf-8")
-    with pytest.raises(ExportError, match=r"holds train/mine\.jsonl, which is of no export"):
-        made.export(tmp_path)
-    assert [path.name for path in tmp_path.rglob("*")] == ["train", "mine.jsonl"]
 
 
 def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: Path) -> None:
