@@ -261,7 +261,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "histogram": "outputs by length: from low tokens up to, and without, high",
     "dataset": "its name; null for all of them together",
     "reasoning_share": "share of the tokens that is reasoning",
-    "drift_share": "share of the outputs looked at that a way over text would have changed; null where not judged",
+    "drift_share": "share of outputs that a way over text would change, by those looked at of each partition; or null",
     "drift_samples": "outputs looked at for that",
     "quarantined": "outputs left out, since they break a law",
     "failed": "prompts that were sent and have no output, of every sealed partition, trials excepted",

@@ -196,7 +196,9 @@ class PartitionSource:
     def _positions(self, frame: "pl.LazyFrame", choice: Choice) -> list[int]:
         import polars as pl
 
-        generated = frame.with_row_index("row").filter(pl.col("status") == "generated")
+        from eagle3_assets.tokens.facts import has_output
+
+        generated = frame.with_row_index("row").filter(has_output())
         if choice.ids:
             chosen = generated.filter(pl.col("sample_id").is_in(choice.ids)).select("row").collect()
         elif choice.spread:
@@ -212,7 +214,9 @@ class PartitionSource:
         import polars as pl
 
         with self._readable():
-            there = frame.filter(pl.col("sample_id").is_in(missing)).select("sample_id", "status", "reason").collect()
+            named = pl.when(pl.col("reason").is_not_null()).then("reason").otherwise(pl.lit("without ids"))
+            asked = frame.filter(pl.col("sample_id").is_in(missing))
+            there = asked.select("sample_id", "status", reason=named).collect()
         failed = {row["sample_id"]: f"{row['status']}, {row['reason']}" for row in there.iter_rows(named=True)}
         if unknown := [sample_id for sample_id in missing if sample_id not in failed]:
             return f"holds no sample {_listed(unknown)}"

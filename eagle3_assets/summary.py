@@ -83,7 +83,8 @@ class _Sum:
     lengths: pl.DataFrame = field(default_factory=lambda: length_counts(pl.Series([], dtype=pl.Int32)))
     reasoning: int = 0
     cut_off: int = 0
-    drifting: int = 0
+    drifting: float = 0
+    drift_outputs: int = 0
     drift_samples: int = 0
     quarantined: int = 0
     failed: int = 0
@@ -107,7 +108,9 @@ class _Sum:
         self.cut_off += int(outputs["cut_off"].sum())
         drift = report["retokenization_drift"]
         if drift.status != "not_judged":
-            self.drifting += drift.violations
+            # As many rows are looked at of a small partition as of a large one.
+            self.drifting += drift.violations / drift.rows * len(outputs) if drift.rows else 0
+            self.drift_outputs += len(outputs) if drift.rows else 0
             self.drift_samples += drift.rows
         self.quarantined += len(report.quarantined)
         self.laws.update(verdict.law.name for verdict in report.verdicts if verdict.status == "warned")
@@ -150,7 +153,7 @@ class _Sum:
             **figures,
             "reasoning_share": self.reasoning / tokens if tokens else None,
             "cut_off_share": self.cut_off / samples if samples else None,
-            "drift_share": self.drifting / self.drift_samples if self.drift_samples else None,
+            "drift_share": self.drifting / self.drift_outputs if self.drift_outputs else None,
             "drift_samples": self.drift_samples,
             "quarantined": self.quarantined,
             "failed": self.failed,

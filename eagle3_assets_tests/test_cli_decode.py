@@ -368,6 +368,22 @@ class TestPartition:
         assert cut.endswith(" response@-1 cut off =====")
         assert json.loads(decode("chats", "--id", "cut-in-reasoning", "--json").stdout)["finish_type"] == "length"
 
+    def test_a_generated_row_that_lacks_its_ids_hides_no_other(
+        self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]
+    ) -> None:
+        lost = rows["sample_id"][1]
+        place.seal(
+            rows.with_columns(
+                output_ids=pl.when(pl.col("sample_id") == lost).then(None).otherwise("output_ids"),
+            )
+        )
+        for spread in ([], ["--spread"]):
+            shown = decode("chats", "-n", 3, *spread)
+            assert shown.exit_code == 0 and len(names(shown)) == 3 and lost not in names(shown)
+        asked = decode("chats", "--id", lost)
+        assert asked.exit_code == 2
+        assert f"sample {lost!r} has no output (generated, without ids)" in asked.stderr
+
     def test_an_id_without_output_and_an_unknown_one_are_told_apart(
         self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]
     ) -> None:

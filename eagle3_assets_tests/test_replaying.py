@@ -211,7 +211,7 @@ def test_from_the_terminal(project: Project, tmp_path: Path, monkeypatch: pytest
     assert invoke("replay", "nobody")[0] == 2
     code, out = invoke("replay", "d-trial")
     assert code == 1
-    assert "nothing is sealed; materialize raw_generations of d-trial first" in out
+    assert "nothing is sealed; materialize raw_generations of d-trial first" in " ".join(out.split())
     code, out = invoke("replay", "d", "--samples", "3")
     assert (code, out) == (0, "ok d replayed: All 3 judged of 3 samples keep it.\n")
 

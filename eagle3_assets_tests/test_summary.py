@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import dagster as dg
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.config import load_config
-from eagle3_assets.contract import CORPUS_SUMMARY
+from eagle3_assets.contract import CORPUS_SUMMARY, SAMPLE_FINDINGS
 from eagle3_assets.generation.sealed import CURRENT
 from eagle3_assets.jobs import CORPUS_JOB, PARTITION_JOB
 from eagle3_assets.pages.corpus import corpus_page
@@ -29,10 +30,12 @@ from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
 from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.storage.layout import WHOLE
-from eagle3_assets.summary import partition_states, projection_text, summarize, summary_verdict
+from eagle3_assets.summary import _Good, _Sum, partition_states, projection_text, summarize, summary_verdict
 from eagle3_assets.survey import Survey
 from eagle3_assets.target import load_target
+from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
+from eagle3_assets.tokens.verdict import Report, Verdict
 from eagle3_assets_tests.conftest import SHARDS, demo_rows, two_datasets, write_jsonl
 from eagle3_assets_tests.pages.corpora import row
 from eagle3_assets_tests.pages.test_page import Elements
@@ -109,6 +112,23 @@ def test_a_partition_that_a_law_refuses_does_not_count_whatever_was_said_before(
     assert "stored_as_captured" in page
     assert "not counted" in page
     assert '<td class="n" data-figure="held_up">3</td><td class="n" data-figure="to_generate">0</td>' in page
+
+
+def test_drift_is_of_outputs_and_not_of_the_rows_that_were_looked_at() -> None:
+    """As many rows are looked at of a partition of 1,000 outputs as of one of 100,000."""
+    law = next(law for law in LAWS if law.name == "retokenization_drift")
+    made = _Sum()
+    for samples, drifting in ((9_000, 500), *[(100, 0)] * 10):
+        rows = min(samples, 1_000)
+        verdict = Verdict(law, "warn", "passed", rows, rows, drifting, 0, drifting / rows, refuses=False)
+        outputs = pl.DataFrame(
+            {"output": [5] * samples, "reasoning": [0] * samples, "cut_off": [False] * samples},
+            schema={"output": pl.Int32, "reasoning": pl.Int32, "cut_off": pl.Boolean},
+        )
+        report = Report((verdict,), pl.DataFrame(schema=SAMPLE_FINDINGS), rows, pl.Series([], dtype=pl.String), 0.01)
+        made.count(_Good(report, cast("Any", None), outputs))
+    figures = made.row("d", None)
+    assert (figures["drift_share"], figures["drift_samples"]) == (0.45, 2_000)
 
 
 def test_what_is_stale_is_named_with_what_has_changed(folder: Path) -> None:
@@ -254,6 +274,8 @@ def test_one_source_or_file_that_cannot_be_read_does_not_hide_the_others(folder:
     summary = summed(project)
     assert partition_states(summary.row(0, named=True)) == {"unknown": [SHARDS[0]], "unreadable": [SHARDS[1]]}
     assert "prompts.jsonl" in why(summary, SHARDS[0])
+    shown = CliRunner().invoke(app, ["summary", "--config", str(folder / "eagle3.yaml")]).stdout
+    assert re.search(r"missing talk: [^;]*talk\.jsonl", " ".join(shown.split()))
 
 
 def test_the_asset_has_a_job_of_its_own_and_no_part_in_a_partitions_run(folder: Path) -> None:
@@ -292,6 +314,8 @@ def test_the_terminal_says_the_same(folder: Path, tmp_path: Path, monkeypatch: p
     assert [json.loads(line) for line in result.stdout.splitlines()] == summary.to_dicts()
     result = CliRunner().invoke(app, ["summary", "--html", str(tmp_path / "corpus.html"), *config])
     assert (tmp_path / "corpus.html").read_text(encoding="utf-8") == corpus_page(summary)
+    result = CliRunner().invoke(app, ["summary", "--html", "", *config])
+    assert (result.exit_code, result.stdout) == (2, "")
     assert not (tmp_path / "none").exists()
 
     project = Project(load_config(folder / "eagle3.yaml"))

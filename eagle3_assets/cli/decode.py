@@ -81,11 +81,11 @@ def decode(
 
     if spread and sample_ids:
         raise SourceError("--spread and --id exclude each other")
-    if html and (spread or ids or prompt or as_json or tokenizer):
+    if html is not None and (spread or ids or prompt or as_json or tokenizer):
         raise SourceError("--html goes with --id and --config alone: its page has ids and prompts of its own choice")
     project = cache(lambda: Project(load_config(config)))
     sealed = None if _names_file(source) else _sealed(project(), source)
-    if html and not sealed:
+    if html is not None and not sealed:
         raise SourceError(f"{source}: --html shows a partition; for a file there is --json, and eagle3-assets audit")
     samples: SampleSource
     samples = PartitionSource(sealed) if sealed else FileSource(Path(source), report=say)
@@ -99,7 +99,7 @@ def decode(
         decoder = Decoder(target.tokenizer, target.profile)
         if sealed:
             _say_if_of_another_tokenizer(sealed, target)
-        if html:
+        if html is not None:
             write_page_of(project(), source, target, html, sample_ids or ())
             return
     if decoder.reasoning_end_id is None and decoder.profile:

@@ -132,11 +132,11 @@ def stats(
 
     project = open_project(config)
     keys = chosen(project, partitions or [], every=every, trials=False)
-    if html and (every or len(keys) > 1 or as_json or turns):
+    if html is not None and (every or len(keys) > 1 or as_json or turns):
         raise typer.BadParameter("--html writes the page of one partition, and nothing else")
     missing = [key for key in keys if every and not is_stored(project.layout.generations(key) / CURRENT)]
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
-    if html:
+    if html is not None:
         write_page_of(project, keys[0], target, html)
         return
     with waiting("counting and judging ..."):

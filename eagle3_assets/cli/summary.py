@@ -51,7 +51,7 @@ def summary(
     from eagle3_assets.storage.files import write_page
     from eagle3_assets.summary import partition_states, summarize, summary_verdict
 
-    if html and as_json:
+    if html is not None and as_json:
         raise typer.BadParameter("--html writes the page, and nothing else")
     project = open_project(config)
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
@@ -59,7 +59,7 @@ def summary(
     with waiting("judging partitions ..."):
         made = summarize(project, target, speed)
     whole = made.row(-1, named=True)
-    if html:
+    if html is not None:
         page = corpus_page(made)
         write_page(page, place_given(html))
         say(f"{html}: {len(whole['partitions'])} partitions, {len(page.encode()) / 1_000:,.0f} kB")
@@ -133,7 +133,7 @@ def _remarks(whole: Mapping[str, Any]) -> list[Text]:
     lines = [
         Text.assemble((p["state"], _STYLES.get(p["state"], "")), f" {p['partition']}: {visible('; '.join(p['why']))}")
         for p in whole["partitions"]
-        if p["state"] not in (*_NO_FAULT, "orphaned")
+        if p["state"] not in (*_NO_FAULT, "orphaned") or (p["state"] == "missing" and p["why"])
     ]
     return lines + [
         Text(f"{state}, not counted: {', '.join(keys)}")

@@ -102,7 +102,7 @@ def place_given(text: str) -> "UPath":
     from eagle3_assets.files import place_of
 
     if not text.strip():
-        raise typer.BadParameter("no directory is named")
+        raise typer.BadParameter("no place is named: the text is empty")
     if "://" in text and (fault := fault_of_store(text)):
         raise typer.BadParameter(fault)
     return place_of(text)

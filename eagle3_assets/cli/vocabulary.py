@@ -64,7 +64,7 @@ def vocabulary(
     if to:
         write_vocabulary(vocabulary_files(made.vocabulary, made.record), place_given(to))
         say(f"{to}: {', '.join(FILES)}")
-    if html:
+    if html is not None:
         write_page(coverage_page(made), place_given(html))
         say(f"{html}: the page")
     if any(one.state in _STYLES for one in made.left_out):
