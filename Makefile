@@ -7,7 +7,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
-.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui bench ui lint types imports clean
+.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui test-scale bench ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -42,6 +42,10 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
+
+test-scale: $(READY) ## Runs the tests beyond one machine, on a server with S3's API (25 MB the first time).
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[scale]'
+	$(BIN)/python -m pytest -m scale
 
 bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)

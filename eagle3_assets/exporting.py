@@ -35,8 +35,8 @@ from eagle3_assets.exports.vocabulary import (
     vocabulary_files,
     vocabulary_record,
 )
-from eagle3_assets.exports.writing import ExportDirectory, local_copy
-from eagle3_assets.files import ZSTD_LEVEL
+from eagle3_assets.exports.writing import ExportDirectory
+from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.identity import Identity, digest

@@ -1,22 +1,149 @@
-"""Files that appear whole or not at all, on a local disk and on an object store.
+"""Files that appear whole or not at all, on a local disk and on an object store: the one place that tells them apart.
 
-What belongs here: temporary names, fsync, rename, upload. Not here: what the files mean.
+What belongs here: reading, writing, listing and deleting by path; temporary names, fsync, rename, upload. Not here:
+what the files mean.
+
+An object store has no directories, no rename and no append; a PUT appears whole, and so does an upload in parts when it
+is completed. What its client library raises comes out of here as an :class:`OSError`, as a disk's faults do.
 """
 
+import hashlib
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, cast
 
 from upath import UPath
+
+from eagle3_assets.config.addresses import without_secrets
 
 ZSTD_LEVEL = 3
 """Of every parquet file: higher levels cost much time and save little."""
 
 _LOCAL_PROTOCOLS = ("", "file", "local")
+_PIECE = 8 << 20
+"""Bytes that are copied at a time."""
+
+
+def place_of(text: str) -> UPath:
+    """The place that a path or an object store's URL names.
+
+    A store's client keeps no listings: another machine may write there at any time.
+    """
+    return UPath(text, use_listings_cache=False) if "://" in text else UPath(Path(text).absolute())
 
 
 def local_path(path: UPath) -> Path | None:
     """The same place as a plain path, or None where it is no local one."""
     return Path(path.path) if path.protocol in _LOCAL_PROTOCOLS else None
+
+
+def exists(path: UPath) -> bool:
+    """Whether there is a file, or a directory with anything in it.
+
+    Raises:
+        OSError: that cannot be found out.
+    """
+    with _as_os_errors():
+        return path.exists()
+
+
+def size_of(path: UPath) -> int:
+    """Bytes of a file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError: that cannot be found out.
+    """
+    with _as_os_errors():
+        return int(path.fs.size(path.path) or 0) if local_path(path) is None else path.stat().st_size
+
+
+def names_in(directory: UPath) -> list[str]:
+    """The names in a directory, in order; none where there is no such directory.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    try:
+        with _as_os_errors():
+            # A store's console may have put an object there that stands for the directory: it has no name.
+            return sorted(filter(None, (entry.name for entry in directory.iterdir() if entry != directory)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextmanager
+def reading(path: UPath) -> Iterator[BinaryIO]:
+    """A file to read in pieces.
+
+    Raises:
+        OSError: there is none, or it cannot be read, now or later.
+    """
+    with _as_os_errors(), path.open("rb") as file:
+        yield file
+
+
+def read_bytes(path: UPath) -> bytes:
+    """All of a file.
+
+    Raises:
+        OSError: there is none, or it cannot be read.
+    """
+    with _as_os_errors():
+        place = local_path(path)
+        # Not `open`, which asks for the size first: the file may be replaced by one of another size in between.
+        return cast(bytes, path.fs.cat_file(path.path)) if place is None else place.read_bytes()
+
+
+@contextmanager
+def local_copy(path: UPath, scratch: Path | None = None) -> Iterator[Path]:
+    """The file on a local disk for as long as the context lasts: itself, or a copy.
+
+    Args:
+        path: of the file.
+        scratch: local directory for the copy; without one, the system's.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    place = local_path(path)
+    if place is not None:
+        yield place
+        return
+    with TemporaryDirectory(dir=scratch, prefix="eagle3-") as folder:
+        copy = Path(folder) / path.name
+        with reading(path) as source, copy.open("wb") as sink:
+            shutil.copyfileobj(source, sink, _PIECE)
+        yield copy
+
+
+def make_directory(path: UPath) -> None:
+    """Makes a local directory and its parents where they are missing; an object store needs none.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    place = local_path(path)
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+
+
+def delete(path: UPath) -> None:
+    """Deletes a file, if there is one.
+
+    Raises:
+        OSError: it cannot be deleted.
+    """
+    with _as_os_errors(), suppress(FileNotFoundError):
+        place = local_path(path)
+        if place is None:
+            path.fs.rm_file(path.path)
+        else:
+            place.unlink()
 
 
 def sync_directory(directory: Path) -> None:
@@ -43,14 +170,39 @@ def publish(temporary: Path, target: UPath) -> None:
     """
     place = local_path(target)
     if place is None:
-        # Not `open`: its file is closed, and so committed, on an error too.
-        target.fs.put_file(str(temporary), target.path)
+        with _as_os_errors():
+            # Not `open`: its file is closed, and so committed, on an error too.
+            target.fs.put_file(str(temporary), target.path)
         temporary.unlink()
         return
     with temporary.open("rb") as file:
         os.fsync(file.fileno())
     temporary.replace(place)
     sync_directory(place.parent)
+
+
+def publish_new(temporary: Path, target: UPath) -> None:
+    """Gives a finished local file a name that nothing may have yet, and makes sure that it arrived.
+
+    On a local disk that nothing has the name is the caller's to know. On an object store the upload is refused where
+    something has it, and the object is read back.
+
+    Args:
+        temporary: the finished file; gone afterwards.
+        target: its place.
+
+    Raises:
+        FileExistsError: something has the name.
+        OSError: it could not be written, or is not what was sent.
+    """
+    if local_path(target) is not None:
+        publish(temporary, target)
+        return
+    with _as_os_errors():
+        target.fs.put_file(str(temporary), target.path, mode="create")
+    if _sha256(target) != _sha256(UPath(temporary)):
+        raise OSError(f"{target}: reads back as something else than was sent")
+    temporary.unlink()
 
 
 def write_text(target: UPath, text: str) -> None:
@@ -66,8 +218,51 @@ def write_bytes(target: UPath, content: bytes) -> None:
     """
     place = local_path(target)
     if place is None:
-        target.fs.pipe_file(target.path, content)
+        with _as_os_errors():
+            target.fs.pipe_file(target.path, content)
         return
     temporary = place.with_name(f".{place.name}.tmp")
     temporary.write_bytes(content)
     publish(temporary, target)
+
+
+def create(target: UPath, content: bytes) -> bool:
+    """Makes a small object where there is none, which of several at once only one does.
+
+    Args:
+        target: on an object store.
+        content: of the object.
+
+    Returns:
+        False where something has the name. An upload whose answer was lost may say so of itself.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    try:
+        with _as_os_errors():
+            target.fs.pipe_file(target.path, content, mode="create")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _sha256(path: UPath) -> bytes:
+    with reading(path) as file:
+        digest = hashlib.sha256()
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.digest()
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Client libraries of object stores have errors of their own for what is no fault of the program."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if type(error).__module__ == "builtins":
+            raise
+        raise OSError(without_secrets(f"{type(error).__name__}: {error}")) from error

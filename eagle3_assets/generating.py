@@ -107,6 +107,7 @@ def generate(
                 return await generate_partition(
                     directory=project.layout.generations(partition.key),
                     journal_directory=project.layout.journals(partition.key),
+                    sharing=project.sharing(partition.key),
                     prompts=prompts,
                     identity=identity,
                     description=description,

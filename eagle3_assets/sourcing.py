@@ -7,7 +7,7 @@ what the source gives. Not here: reading sources (``prompts``), Dagster.
 import polars as pl
 from pydantic import ValidationError
 
-from eagle3_assets.files import write_text
+from eagle3_assets.files import read_bytes, write_text
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.record import SourceRecord, rows_digest
@@ -41,7 +41,7 @@ def take_prompts(project: Project, partition: Partition) -> tuple[PromptRows, So
 def stored_record(project: Project, partition: Partition) -> SourceRecord | None:
     """The record beside the stored prompts; None where there is none that can be read."""
     try:
-        return SourceRecord.model_validate_json(project.layout.source_record(partition.key).read_bytes())
+        return SourceRecord.model_validate_json(read_bytes(project.layout.source_record(partition.key)))
     except (OSError, ValidationError):
         return None
 

@@ -21,6 +21,7 @@ from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import Expected, expected_in_all, expected_output
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
+from eagle3_assets.storage.files import is_stored
 from eagle3_assets.survey import Surveyed, survey
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts
@@ -173,7 +174,7 @@ def _sum_up(project: Project, dataset: Dataset, target: LoadedTarget, totals: Se
             if now is not None:
                 total.project(now)
             total.unknown |= now is None
-    if project.layout.generations(trial.key).exists():
+    if is_stored(project.layout.generations(trial.key)):
         for total in totals:
             total.name(trial.key, "trial")
 

@@ -14,9 +14,10 @@ from eagle3_assets.engines.base import Description
 from eagle3_assets.frames import batches
 from eagle3_assets.generating import identity_of
 from eagle3_assets.generation.errors import SealedError
-from eagle3_assets.generation.journal import Unfinished, read_unfinished
+from eagle3_assets.generation.journal import Unfinished
 from eagle3_assets.generation.plan import SealedIndex, index_sealed, iterate_prompts, prompt_key
 from eagle3_assets.generation.sealed import Sealed, read_current, read_identity, scan_sealed
+from eagle3_assets.generation.shared import find_unfinished
 from eagle3_assets.identity import Identity
 from eagle3_assets.judging import RERENDERED_ROWS, Judged, judge_tokenized, tokenize
 from eagle3_assets.partitions import Partition, dataset_partitions
@@ -24,7 +25,7 @@ from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptRows
 from eagle3_assets.sourcing import current_prompts
-from eagle3_assets.storage.files import StorageError, scan_parquet
+from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.batch import FAILED, GENERATED
 from eagle3_assets.tokens.reasons import commonest_reason
@@ -160,7 +161,7 @@ def _tokenized(
         else:
             why = "the source has changed since they were stored"
     except (StorageError, pl.exceptions.ComputeError):
-        there = project.layout.asset_file("tokenized_prompts", partition.key).exists()
+        there = is_stored(project.layout.asset_file("tokenized_prompts", partition.key))
         why = "the stored ones cannot be read" if there else "none are stored yet"
     parts = [tokenize(project, partition, target, some) for some in batches(rows.lazy())]
     fresh = pl.concat([pl.DataFrame(schema=TOKENIZED_PROMPTS), *parts]).lazy()
@@ -178,7 +179,7 @@ def _still_refused(
 
 def _stored(project: Project, partition: Partition, target: LoadedTarget) -> _Stored:
     """What a materialization now would go on from, as ``generation.plan.settle_base`` chooses it."""
-    journal = read_unfinished(project.layout.journals(partition.key))
+    journal = find_unfinished(project.layout.journals(partition.key), project.sharing(partition.key))
     current = read_current(project.layout.generations(partition.key))
     if journal and current and journal.header.id == current.pointer.journal:
         journal = None

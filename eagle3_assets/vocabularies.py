@@ -17,7 +17,7 @@ from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.project import Project
-from eagle3_assets.storage.files import StorageError, scan_parquet
+from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import Ints, TokenColumn
 from eagle3_assets.tokens.safe_text import visible
@@ -99,7 +99,7 @@ def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> Corp
             else:
                 state, why = ("refused", (found,)) if isinstance(found, str) else found
                 states.append(PartitionState(partition.key, state, why=tuple(why)))
-        if project.layout.generations(trial.key).exists():
+        if is_stored(project.layout.generations(trial.key)):
             states.append(PartitionState(trial.key, "trial"))
         if total.any():
             datasets.append((dataset.name, total))

@@ -13,12 +13,13 @@ from upath import UPath
 from eagle3_assets.exporting import fates_of
 from eagle3_assets.exports.selection import DECIDED, FATES
 from eagle3_assets.exports.verifying import read_index
+from eagle3_assets.files import reading
 from eagle3_assets.judging import judge_raw
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import Accounts, NotedRow, used_rows
 from eagle3_assets.sourcing import stored_record
-from eagle3_assets.storage.files import StorageError
+from eagle3_assets.storage.files import StorageError, is_stored
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.training import read_stored
 
@@ -91,7 +92,7 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
     report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
     now = fates_of(stored, report)
     record = stored_record(project, partition)
-    index = read_index(exported, partition.key) if (exported / "manifest.json").exists() else None
+    index = read_index(exported, partition.key) if is_stored(exported / "manifest.json") else None
     prompts, stale = (now.with_columns(pl.col("fate").fill_null(USABLE)), ()) if index is None else _merged(now, index)
     return Whereabouts(
         partition.key,
@@ -111,7 +112,7 @@ def refused_rows(project: Project, partition: Partition) -> Iterator[NotedRow]:
     """
     path = project.layout.refused_rows(partition.key)
     try:
-        with path.open("r", encoding="utf-8") as file:
+        with reading(path) as file:
             for line in file:
                 yield NotedRow.model_validate_json(line)
     except (OSError, ValueError) as error:

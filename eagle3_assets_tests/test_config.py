@@ -225,7 +225,19 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: 'foo://x'}",
-            "storage.root: foo://x cannot",
+            "storage.root: foo://x cannot be used: foo:// is no store that is known to keep two writers apart",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: 's3://b/p?token=x'}",
+            "storage.root: s3://b/p?token=...: must not hold credentials or options",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: s, scratch: 's3://b/p'}",
+            "storage.scratch: must be a local path, not s3://b/p",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s}]\nstorage: {root: s, lease_seconds: 1}",
+            "storage.lease_seconds: input should be greater than or equal to 10",
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s, shards: yes}]",

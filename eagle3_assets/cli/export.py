@@ -3,7 +3,6 @@
 What belongs here: the commands. Not here: exporting (``exporting``), formats and laws (``exports``).
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,17 +10,24 @@ from pydantic import ValidationError
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
-from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, console, say
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, console, place_given, say
 
 if TYPE_CHECKING:
     from eagle3_assets.exports.manifest import Manifest
 
-DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="An export.")]
+DirectoryArgument = Annotated[
+    str, typer.Argument(metavar="DIR", help="An export: a directory, or an object store's URL.")
+]
 
 
 def export(
     ctx: typer.Context,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="An empty directory, or an earlier export.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="DIR", help="An empty directory or an earlier export; may be an object store's URL."
+        ),
+    ],
     partitions: PartitionArguments = None,
     every: AllOption = False,
     form: Annotated[
@@ -56,14 +62,16 @@ def export(
     Exit code 0: the export is whole. 1: it is, and has no rows. 2: nothing, or not all, could be exported; the text
     says why.
     """
-    from upath import UPath
-
     from eagle3_assets.config import Export
     from eagle3_assets.exporting import ToExport
     from eagle3_assets.exporting import export as write
+    from eagle3_assets.files import local_path
     from eagle3_assets.storage.files import scan_parquet
     from eagle3_assets.training import read_stored
 
+    into = place_given(to)
+    if push and local_path(into) is None:
+        raise typer.BadParameter(f"--push uploads from a local disk: {to} is none; export into a directory")
     project = open_project(config)
     keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
     given = {
@@ -88,7 +96,7 @@ def export(
         path = project.layout.asset_file("training_samples", key)
         return ToExport(project.partition(key), read_stored(project, key), scan_parquet(path, asset="training_samples"))
 
-    manifest = write(project, target, [stored(key) for key in keys], UPath(to.absolute()), settings, say)
+    manifest = write(project, target, [stored(key) for key in keys], into, settings, say)
     _show(manifest)
     if not manifest.files:
         say("no sample is left to train on", style=ERROR)
@@ -96,7 +104,7 @@ def export(
     if push:
         from eagle3_assets.exports.pushing import push as upload
 
-        say(f"{to}: uploaded to {upload(UPath(to.absolute()), push)}")
+        say(f"{to}: uploaded to {upload(into, push)}")
 
 
 def verify(directory: DirectoryArgument) -> None:
@@ -104,11 +112,9 @@ def verify(directory: DirectoryArgument) -> None:
 
     Exit code 0: it is as it was made. 1: something is wrong with it. 2: it is no export.
     """
-    from upath import UPath
-
     from eagle3_assets.exports.verifying import verify as check
 
-    found = check(UPath(directory.absolute()))
+    found = check(place_given(directory))
     _show(found.manifest)
     out = console()
     for figures in found.laws:

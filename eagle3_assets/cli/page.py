@@ -4,41 +4,36 @@ What belongs here: that option. Not here: the page (``pages``), what is on it (`
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eagle3_assets.cli.terminal import say
+from eagle3_assets.cli.terminal import place_given, say
 
 if TYPE_CHECKING:
     from eagle3_assets.project import Project
     from eagle3_assets.target import LoadedTarget
 
 HtmlOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--html", metavar="FILE", help="Write the partition's page there instead; it opens from disk."),
 ]
 
 
-def write_page_of(
-    project: "Project", key: str, target: "LoadedTarget", path: Path, asked_for: Sequence[str] = ()
-) -> None:
+def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str, asked_for: Sequence[str] = ()) -> None:
     """Makes a partition's page anew, from what is sealed and the prompts that are stored.
 
     Args:
         project: that the partition is of.
         key: the partition's.
         target: that made it.
-        path: of the page; what is there is replaced.
+        to: path or URL of the page; what is there is replaced.
         asked_for: ids of samples to show besides.
 
     Raises:
         StorageError: nothing is sealed, prompts are not stored, or the page cannot be written.
         SourceError: a sample that was asked for has no output.
     """
-    from upath import UPath
-
     from eagle3_assets.inspecting import inspect_partition
     from eagle3_assets.pages.page import preview_page
     from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_page
@@ -48,5 +43,5 @@ def write_page_of(
     tokenized = scan_parquet(project.layout.asset_file("tokenized_prompts", key), asset="tokenized_prompts")
     inspection = inspect_partition(project, partition, target, tokenized, sealed, asked_for)
     page = preview_page(inspection, target)
-    write_page(page, UPath(path))
-    say(f"{path}: {len(inspection.samples)} samples of {key}, {len(page.encode()) / 1_000:,.0f} kB")
+    write_page(page, place_given(to))
+    say(f"{to}: {len(inspection.samples)} samples of {key}, {len(page.encode()) / 1_000:,.0f} kB")

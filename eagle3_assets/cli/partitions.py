@@ -279,10 +279,10 @@ def _show_checks(runs: "Sequence[PartitionRun]") -> None:
 
 
 def _statistics(project: "Project", key: str) -> "pl.DataFrame | None":
-    from eagle3_assets.storage.files import scan_parquet
+    from eagle3_assets.storage.files import is_stored, scan_parquet
 
     path = project.layout.asset_file("length_statistics", key)
-    return scan_parquet(path, asset="length_statistics").collect() if path.exists() else None
+    return scan_parquet(path, asset="length_statistics").collect() if is_stored(path) else None
 
 
 def _show_lengths(project: "Project", made: "Sequence[tuple[str, pl.DataFrame]]", *, histograms: bool = False) -> None:

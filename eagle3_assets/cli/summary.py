@@ -5,7 +5,6 @@ What belongs here: the command and its table. Not here: summing up (``summary``)
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, console, say
+from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +36,7 @@ def summary(
         ),
     ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the page there instead; it opens from disk.")
+        str | None, typer.Option("--html", metavar="FILE", help="Write the page there instead; it opens from disk.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -48,8 +47,6 @@ def summary(
 
     Exit code 0: summed up. 1: a partition is refused or cannot be read. 2: nothing could be said.
     """
-    from upath import UPath
-
     from eagle3_assets.pages.corpus import corpus_page
     from eagle3_assets.running import measured_throughput
     from eagle3_assets.storage.files import write_page
@@ -65,7 +62,7 @@ def summary(
     whole = made.row(-1, named=True)
     if html:
         page = corpus_page(made)
-        write_page(page, UPath(html))
+        write_page(page, place_given(html))
         say(f"{html}: {len(whole['partitions'])} partitions, {len(page.encode()) / 1_000:,.0f} kB")
     elif as_json:
         for row in made.iter_rows(named=True):

@@ -15,6 +15,8 @@ from rich.style import Style
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from upath import UPath
+
     from eagle3_assets.decoding import Piece
 
 OWN_PROCESS: Final = "own process"
@@ -75,6 +77,20 @@ def say(text: str, *, style: str | None = None) -> None:
     sys.stdout.flush()  # so that both streams, going to one place, keep their order
     shown = shown_text(text)
     typer.echo(Style.parse(style).render(shown) if style and has_colours(sys.stderr) else shown, err=True)
+
+
+def place_given(text: str) -> "UPath":
+    """The place that a person named: a path, or an object store's URL.
+
+    Raises:
+        typer.BadParameter: no such store can be used, or credentials stand in the URL.
+    """
+    from eagle3_assets.config.addresses import fault_of_store
+    from eagle3_assets.files import place_of
+
+    if "://" in text and (fault := fault_of_store(text)):
+        raise typer.BadParameter(fault)
+    return place_of(text)
 
 
 def has_colours(stream: TextIO) -> bool:

@@ -4,14 +4,13 @@ What belongs here: the command. Not here: following (``whereabouts``), tables (`
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, say
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, place_given, say
 
 if TYPE_CHECKING:
     from eagle3_assets.prompts.rows import NotedRow
@@ -27,7 +26,7 @@ def whereabouts(
     ] = None,
     totals: Annotated[bool, typer.Option("--totals", help="The totals alone, without a line for each prompt.")] = False,
     export: Annotated[
-        Path | None, typer.Option("--export", metavar="DIR", help="The export to look into; else training_export's.")
+        str | None, typer.Option("--export", metavar="DIR", help="The export to look into; else training_export's.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -40,15 +39,13 @@ def whereabouts(
     Exit code 0: all is accounted for. 1: something does not add up, or the export is older than the data. 2: nothing
     could be said, or no prompt has that id.
     """
-    from upath import UPath
-
     from eagle3_assets.whereabouts import refused_rows
     from eagle3_assets.whereabouts import whereabouts as follow
 
     project = open_project(config)
     chosen = project.partition(partition)
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
-    place = project.layout.export(partition) if export is None else UPath(export.absolute())
+    place = project.layout.export(partition) if export is None else place_given(export)
     found = follow(project, chosen, target, place)
     if not totals:
         shown = 0

@@ -1,12 +1,27 @@
-"""Addresses: those of datasets on the Hugging Face Hub, and how any address may be shown.
+"""Addresses: of datasets on the Hugging Face Hub, of object stores, and how any address may be shown.
 
-What belongs here: their form. Not here: what lies there (``prompts.sources.hub``).
+What belongs here: their form. Not here: what lies there (``prompts.sources.hub``, ``files``).
 """
 
 import re
 from dataclasses import dataclass
 
+import fsspec  # type: ignore[import-untyped] # it ships no types
+
 HUB_SCHEME = "hf://"
+
+STORES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "abfs": "az",
+    "abfss": "az",
+    "memory": None,
+}
+"""Object stores by scheme, each with the extra that installs its client. They write an object only if there is none, so
+that of two writers one wins. ``memory`` is a process's own, for trying."""
 
 _ADDRESS = re.compile(
     r"hf://datasets/(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/]+))?(?:/(?P<path>.*))?", re.ASCII
@@ -29,6 +44,27 @@ class Address:
 def without_secrets(text: str) -> str:
     """A text in which no address shows a user, a password, or the values of its query."""
     return _ARGUMENT.sub(r"\1...", _USER.sub("...@", text))
+
+
+def fault_of_store(url: str) -> str | None:
+    """Why an object store's URL cannot be used; None where it can."""
+    scheme, _, rest = url.partition("://")
+    shown = without_secrets(url)
+    if (":" in rest.partition("@")[0] and "@" in rest) or "?" in rest:
+        return f"{shown}: must not hold credentials or options: they are taken from the environment (docs/storage.md)"
+    if scheme not in STORES:
+        return (
+            f"{shown} cannot be used: {scheme}:// is no store that is known to keep two writers apart; those are:"
+            f" {', '.join(f'{name}://' for name, extra in STORES.items() if extra)}"
+        )
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ImportError:
+        return (
+            f"{shown} cannot be used: its client is missing; install it with: pip install"
+            f" 'eagle3-assets[{STORES[scheme]}]'"
+        )
+    return None
 
 
 def parse_address(text: str) -> Address:

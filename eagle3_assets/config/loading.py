@@ -10,14 +10,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import fsspec  # type: ignore[import-untyped] # it ships no types
 import yaml
 from pydantic import ValidationError
 
-from eagle3_assets.config.addresses import HUB_SCHEME, parse_address, without_secrets
+from eagle3_assets.config.addresses import HUB_SCHEME, fault_of_store, parse_address, without_secrets
 from eagle3_assets.config.engines import SglangEngineSettings
 from eagle3_assets.config.faults import faults_of
-from eagle3_assets.config.models import Eagle3Config, Storage
+from eagle3_assets.config.models import Eagle3Config
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -111,6 +110,7 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         "target.model": target.model,
         "target.tokenizer": target.tokenizer,
         "target.chat_template": target.chat_template,
+        "storage.scratch": config.storage.scratch,
     }
     faults = [
         f"{key}: must be a local path, not {without_secrets(place)}"
@@ -122,11 +122,8 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
             key = f"datasets[{i}].source" + (f"[{j}]" if len(dataset.source) > 1 else "")
             faults += [f"{key}: {fault}" for fault in [_fault_of_source(place)] if fault]
     root = os.environ.get(STORAGE_VARIABLE) or config.storage.root
-    if root and "://" in root:
-        try:
-            fsspec.get_filesystem_class(root.split("://", 1)[0])
-        except (ImportError, ValueError) as error:
-            faults.append(f"storage.root: {without_secrets(root)} cannot be used: {error}")
+    if root and "://" in root and (fault := fault_of_store(root)):
+        faults.append(f"storage.root: {fault}")
     return faults
 
 
@@ -176,7 +173,9 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
                 }
             ),
             "engine": engine,
-            "storage": Storage(root=root),
+            "storage": config.storage.model_copy(
+                update={"root": root, "scratch": local(config.storage.scratch) if config.storage.scratch else None}
+            ),
             "datasets": tuple(d.model_copy(update={"source": tuple(map(local, d.source))}) for d in config.datasets),
         }
     )

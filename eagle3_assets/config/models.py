@@ -223,7 +223,27 @@ class Export(Settings):
 class Storage(Settings):
     """Where everything that is made lies."""
 
-    root: str | None = Field(None, description="Directory or object-store URL; relative to the config file.")
+    root: str | None = Field(
+        None, description="Directory or object-store URL (docs/storage.md); relative to the config file."
+    )
+    scratch: str | None = Field(
+        None,
+        description="Local directory for journals and servers' logs where the root is an object store, relative to the"
+        " config file; unset takes `.eagle3` below the folder in which the command runs.",
+    )
+    flush_rows: StrictInt = Field(
+        500, ge=1, le=1_000_000, description="On an object store: finished rows after which they are uploaded."
+    )
+    flush_seconds: Number = Field(
+        30.0, gt=0.0, le=86_400.0, description="On an object store: seconds after which finished rows are uploaded."
+    )
+    lease_seconds: Number = Field(
+        120.0,
+        ge=10.0,
+        le=86_400.0,
+        description="On an object store: seconds without a sign of life after which another machine may take a"
+        " partition over; a run that cannot reach the store for so long stops.",
+    )
 
 
 class Eagle3Config(Settings):

@@ -1,4 +1,4 @@
-"""What engines log, for those who show it: servers that start, die, come back or are restarted.
+"""What a run logs, for those who show it: servers that die or come back, uploads that are tried again.
 
 What belongs here: passing the lines on. Not here: where they are shown (a run's log, the terminal).
 """
@@ -21,17 +21,20 @@ class _Passing(logging.Handler):
 
 @contextmanager
 def heard(tell: Callable[[int, str], object]) -> Iterator[None]:
-    """Passes on what engines log meanwhile, made safe to show: it quotes what servers say.
+    """Passes on what engines and the loop log meanwhile, made safe to show: it quotes what servers say.
 
     Args:
-        tell: takes the level and the line; called in whatever thread the engine logs in.
+        tell: takes the level and the line; called in whatever thread it is logged in.
     """
-    engines = logging.getLogger("eagle3_assets.engines")
-    passing, level = _Passing(tell), engines.level
-    engines.addHandler(passing)
-    engines.setLevel(logging.INFO)
+    passing = _Passing(tell)
+    rooms = [logging.getLogger(f"eagle3_assets.{room}") for room in ("engines", "generation")]
+    levels = [room.level for room in rooms]
+    for room in rooms:
+        room.addHandler(passing)
+        room.setLevel(logging.INFO)
     try:
         yield
     finally:
-        engines.removeHandler(passing)
-        engines.setLevel(level)
+        for room, level in zip(rooms, levels, strict=True):
+            room.removeHandler(passing)
+            room.setLevel(level)

@@ -19,6 +19,7 @@ from eagle3_assets.config import Export
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.laws import LawFigures
 from eagle3_assets.exports.selection import EVAL, SPLITS, TRAIN
+from eagle3_assets.files import read_bytes
 from eagle3_assets.identity import digest
 
 MANIFEST, CARD = "manifest.json", "README.md"
@@ -147,7 +148,7 @@ def read_manifest(place: UPath) -> Manifest:
     """
     path = place / MANIFEST
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate_json(read_bytes(path))
     except FileNotFoundError:
         raise ExportError(f"{place}: holds no {MANIFEST}: it is no export, or one that did not end") from None
     except (OSError, ValidationError) as error:

@@ -31,7 +31,8 @@ from eagle3_assets.exports.vocabulary import (
     read_vocabulary,
     trained_counts,
 )
-from eagle3_assets.exports.writing import listed, local_copy, sha256_of
+from eagle3_assets.exports.writing import listed, sha256_of
+from eagle3_assets.files import local_copy
 from eagle3_assets.tokens.columns import Ints
 
 

@@ -24,7 +24,7 @@ from upath import UPath
 
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.laws import Rows
-from eagle3_assets.files import write_bytes
+from eagle3_assets.files import make_directory, read_bytes, write_bytes
 from eagle3_assets.tokens.columns import Ints, Mask
 from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, choose, count_ids
@@ -154,7 +154,7 @@ def write_vocabulary(contents: Mapping[str, bytes], place: UPath) -> None:
         ExportError: the disk is full, the place is read-only or unreachable.
     """
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        make_directory(place)
         for name, content in contents.items():
             write_bytes(place / name, content)
     except OSError as error:
@@ -196,11 +196,11 @@ def read_vocabulary(
     """
     name = RECORD
     try:
-        record = VocabularyRecord.model_validate_json((place / name).read_bytes())
+        record = VocabularyRecord.model_validate_json(read_bytes(place / name))
         name = D2T
-        d2t = _of_form(np.load(io.BytesIO((place / name).read_bytes()), allow_pickle=False), np.int64)
+        d2t = _of_form(np.load(io.BytesIO(read_bytes(place / name)), allow_pickle=False), np.int64)
         name = T2D
-        t2d = _of_form(np.load(io.BytesIO((place / name).read_bytes()), allow_pickle=False), np.bool_)
+        t2d = _of_form(np.load(io.BytesIO(read_bytes(place / name)), allow_pickle=False), np.bool_)
         counts, mapping = None, None
         if find_spec("torch") is not None:
             name = TOKEN_FREQ
@@ -221,7 +221,7 @@ def read_vocabulary(
 def _loaded(path: UPath) -> Any:  # noqa: ANN401 - what torch reads
     import torch
 
-    return torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+    return torch.load(io.BytesIO(read_bytes(path)), weights_only=True)
 
 
 def _of_form(array: Any, dtype: type) -> Any:  # noqa: ANN401 - what numpy reads

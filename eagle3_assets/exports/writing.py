@@ -16,7 +16,18 @@ from upath import UPath
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.manifest import CARD, MANIFEST, SPLITS, DataFile, Hashed, Manifest, read_manifest
 from eagle3_assets.exports.vocabulary import FOLDER as VOCABULARY
-from eagle3_assets.files import local_path, publish, write_bytes, write_text
+from eagle3_assets.files import (
+    delete,
+    exists,
+    local_path,
+    make_directory,
+    names_in,
+    publish,
+    read_bytes,
+    reading,
+    write_bytes,
+    write_text,
+)
 
 UNFINISHED = ".unfinished.json"
 """Lists the files of an export that has not ended."""
@@ -37,7 +48,7 @@ def sha256_of(path: UPath) -> Hashed:
     Raises:
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
+    with reading(path) as file:
         digest = hashlib.sha256()
         size = 0
         while piece := file.read(1 << 20):
@@ -73,9 +84,9 @@ class ExportDirectory:
         """From here on the directory holds no whole export."""
         with self._writing():
             for folder in _DATA_FOLDERS:
-                (self.place / folder).mkdir(parents=True, exist_ok=True)
+                make_directory(self.place / folder)
             self._note()
-            (self.place / MANIFEST).unlink(missing_ok=True)
+            delete(self.place / MANIFEST)
 
     def kept(self, path: str, content: str) -> DataFile | None:
         """The file of that path, if an earlier run wrote it of the same content and it is whole."""
@@ -126,7 +137,7 @@ class ExportDirectory:
         self._others.add(path)
         with self._writing():
             self._note()
-            (self.place / path).parent.mkdir(parents=True, exist_ok=True)
+            make_directory((self.place / path).parent)
             write_bytes(self.place / path, content)
             return sha256_of(self.place / path).model_copy(update={"path": path})
 
@@ -140,10 +151,10 @@ class ExportDirectory:
         ours |= {one.index.path for one in manifest.partitions}
         with self._writing():
             for path in (self._listed() | self._others) - ours:
-                (self.place / path).unlink(missing_ok=True)
+                delete(self.place / path)
             write_text(self.place / CARD, card)
             write_text(self.place / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
-            (self.place / UNFINISHED).unlink(missing_ok=True)
+            delete(self.place / UNFINISHED)
 
     def note_other(self, path: str) -> None:
         """Notes a file that is no data, before it is written."""
@@ -158,9 +169,9 @@ class ExportDirectory:
 
     def _found(self) -> _Unfinished:
         try:
-            if (self.place / UNFINISHED).exists():
-                return _Unfinished.model_validate_json((self.place / UNFINISHED).read_bytes())
-            if not (self.place / MANIFEST).exists():
+            if exists(self.place / UNFINISHED):
+                return _Unfinished.model_validate_json(read_bytes(self.place / UNFINISHED))
+            if not exists(self.place / MANIFEST):
                 return _Unfinished()
         except (OSError, ValidationError) as error:
             raise ExportError(f"{self.place}: cannot be read as an export: {error}; give an empty directory") from None
@@ -184,26 +195,4 @@ class ExportDirectory:
 
 def listed(place: UPath) -> set[str]:
     """The files in an export's folders, by path there; what is being written is none."""
-    found = set()
-    for folder in _FOLDERS:
-        directory = place / folder
-        if directory.exists():
-            found |= {f"{folder}/{path.name}" for path in directory.iterdir() if not path.name.startswith(".")}
-    return found
-
-
-@contextmanager
-def local_copy(path: UPath) -> Iterator[Path]:
-    """The file on a local disk for as long as the context lasts.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    place = local_path(path)
-    if place is not None:
-        yield place
-        return
-    with TemporaryDirectory(prefix="eagle3-") as scratch:
-        copy = Path(scratch) / path.name
-        copy.write_bytes(path.read_bytes())
-        yield copy
+    return {f"{folder}/{name}" for folder in _FOLDERS for name in names_in(place / folder) if not name.startswith(".")}

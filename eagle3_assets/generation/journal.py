@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
+from upath import UPath
 
 from eagle3_assets.generation.errors import JournalError
 from eagle3_assets.identity import Identity
@@ -35,6 +36,7 @@ from eagle3_assets.tokens.batch import FAILED, GENERATED
 
 FILE = "journal.jsonl"
 LOCK = "journal.lock"
+SET_ASIDE = ".set-aside.jsonl"
 SYNC_RECORDS = 16
 SYNC_SECONDS = 1.0
 MOST_UNSYNCED = 256
@@ -55,6 +57,29 @@ class Header(BaseModel):
     identity: Identity
     fresh: bool
     """Whether it makes a new file instead of extending the current one."""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """The header that a record holds.
+
+        Raises:
+            pydantic.ValidationError: it is none that this version reads.
+        """
+        return cls.model_validate({name: value for name, value in record.items() if name != "kind"})
+
+    def encoded(self) -> bytes:
+        """Its record."""
+        return encode({"kind": "header", **self.model_dump(mode="json")})
+
+
+def encode_environment(name: str, environment: Mapping[str, Any]) -> bytes:
+    """The record of an environment and its digest."""
+    return encode({"kind": "environment", "digest": name, "environment": environment})
+
+
+def environment_of(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Digest and content of the environment that a record holds."""
+    return str(record.get("digest")), dict(record.get("environment") or {})
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
@@ -102,6 +127,16 @@ class Unfinished:
     outputs: int = 0
     output_tokens: int = 0
 
+    def count(self, row: Row) -> None:
+        """Takes a row into account, each request once."""
+        key = bytes.fromhex(row["request_key"])
+        if self.status.get(key) == GENERATED:
+            return
+        self.status[key] = row["status"]
+        if row["status"] == GENERATED:
+            self.outputs += 1
+            self.output_tokens += len(row.get("output_ids") or ())
+
 
 def read_unfinished(directory: Path) -> Unfinished | None:
     """Reads a journal without its lock and without changing it: another process may be writing it.
@@ -120,9 +155,9 @@ def read_unfinished(directory: Path) -> Unfinished | None:
         with path.open("rb") as file:
             for record in filter(None, map(decode, file)):
                 if record["kind"] == "header":
-                    found = Unfinished(Header.model_validate({k: v for k, v in record.items() if k != "kind"}))
+                    found = Unfinished(Header.of(record))
                 elif record["kind"] == "row" and found is not None:
-                    _count(found, record)
+                    found.count(record)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -132,16 +167,6 @@ def read_unfinished(directory: Path) -> Unfinished | None:
             f"{path}: its header is not one that this version reads: {error.errors()[0]['msg']}"
         ) from None
     return found
-
-
-def _count(found: Unfinished, row: Row) -> None:
-    key = bytes.fromhex(row["request_key"])
-    if found.status.get(key) == GENERATED:
-        return
-    found.status[key] = row["status"]
-    if row["status"] == GENERATED:
-        found.outputs += 1
-        found.output_tokens += len(row.get("output_ids") or ())
 
 
 class Journal:
@@ -233,13 +258,13 @@ class Journal:
     def begin(self, identity: Identity, *, fresh: bool) -> None:
         """Writes the header of an empty journal, and commits it."""
         self.header = Header(id=uuid.uuid4().hex, identity=identity, fresh=fresh)
-        self._write(encode({"kind": "header", **self.header.model_dump(mode="json")}))
+        self._write(self.header.encoded())
         self.sync()
 
     def note_environment(self, name: str, environment: Mapping[str, Any]) -> None:
         """Says which environment the rows from here on belong to."""
         self.environment = (name, dict(environment))
-        self._write(encode({"kind": "environment", "digest": name, "environment": environment}))
+        self._write(encode_environment(name, environment))
         self._unsynced += 1
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -291,7 +316,14 @@ class Journal:
             raise self._error("cannot be emptied", error) from error
         self._forget()
 
-    def set_aside(self) -> Path:
+    def require_sole_writer(self) -> None:
+        """Makes sure, before what cannot be undone, that nobody else writes: the lock of a local file says so.
+
+        Raises:
+            JournalError: somebody else may write by now; never of a local journal.
+        """
+
+    def set_aside(self) -> Path | UPath:
         """Keeps the records in a file beside, which nothing reads again, and starts empty.
 
         Returns:
@@ -299,7 +331,7 @@ class Journal:
         """
         name = self.header.identity.fingerprint if self.header else "journal"
         number = 1
-        while (aside := self.path.with_name(f"{name}-{number}.set-aside.jsonl")).exists():
+        while (aside := self.path.with_name(f"{name}-{number}{SET_ASIDE}")).exists():
             number += 1
         try:
             self.sync()
@@ -396,7 +428,7 @@ class Journal:
         match record["kind"]:
             case "header":
                 try:
-                    self.header = Header.model_validate({k: v for k, v in record.items() if k != "kind"})
+                    self.header = Header.of(record)
                 except ValidationError as error:
                     raise JournalError(
                         f"{self.path}: line {number} is not a header that this version reads: "
@@ -404,7 +436,7 @@ class Journal:
                         f"Nothing was changed. Finish it with the version that began it, or move the file away."
                     ) from None
             case "environment":
-                self.environment = (str(record.get("digest")), dict(record.get("environment") or {}))
+                self.environment = environment_of(record)
             case _:
                 if self.header is None:
                     raise JournalError(f"{self.path}: line {number} is a row, but no header stands before it")

@@ -69,6 +69,7 @@ from eagle3_assets.generation.sealed import (
     write_identity,
 )
 from eagle3_assets.generation.sealing import Source, seal
+from eagle3_assets.generation.shared import Sharing, open_journal
 from eagle3_assets.identity import Identity
 
 TICK_S = 0.5
@@ -131,6 +132,7 @@ async def generate_partition(
     *,
     directory: UPath | Path,
     journal_directory: Path,
+    sharing: Sharing | None = None,
     prompts: pl.LazyFrame,
     identity: Identity,
     description: Description,
@@ -151,6 +153,7 @@ async def generate_partition(
     Args:
         directory: the partition's sealed files; local or any fsspec path.
         journal_directory: of this partition alone, on a local file system.
+        sharing: where the journal is uploaded; without, it can be gone on with on this machine alone.
         prompts: rows of ``contract.TOKENIZED_PROMPTS``; read three times, in the same order each time.
         identity: what decides the tokens.
         description: what the started engine said of itself.
@@ -174,7 +177,7 @@ async def generate_partition(
     """
     directory = UPath(directory)
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(journal_directory))
+        journal = stack.enter_context(await open_journal(journal_directory, sharing))
         current = read_current(directory)
         index = index_prompts(prompts, identity, again)
         base, left = settle_base(journal, current, identity, regenerate=regenerate)

@@ -9,12 +9,10 @@ What belongs here: names, the pointer, the records beside it, reading. Not here:
 """
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -23,7 +21,16 @@ from pydantic_core import from_json
 from upath import UPath
 
 from eagle3_assets.contract import RAW_GENERATIONS
-from eagle3_assets.files import local_path, write_text
+from eagle3_assets.files import (
+    exists,
+    local_copy,
+    local_path,
+    make_directory,
+    names_in,
+    read_bytes,
+    size_of,
+    write_text,
+)
 from eagle3_assets.generation.errors import SealedError
 from eagle3_assets.identity import Identity, canonical_json, digest
 
@@ -84,7 +91,7 @@ def read_current(directory: UPath) -> Sealed | None:
     directory = UPath(directory)
     place = directory / CURRENT
     try:
-        text = place.read_text(encoding="utf-8")
+        text = read_bytes(place).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -112,7 +119,7 @@ def scan_sealed(sealed: Sealed) -> pl.LazyFrame:
     """
     place = local_path(sealed.path)
     try:
-        frame = pl.scan_parquet(sealed.path.read_bytes() if place is None else place, glob=False)
+        frame = pl.scan_parquet(read_bytes(sealed.path) if place is None else place, glob=False)
         schema = frame.collect_schema()
     except (OSError, pl.exceptions.PolarsError) as error:
         raise _damaged(sealed, _first_line(error)) from error
@@ -132,14 +139,8 @@ def fetched(sealed: Sealed, scratch: Path) -> Iterator[Sealed]:
         sealed: on a local disk it is given back as it is.
         scratch: local directory for the copy.
     """
-    if local_path(sealed.path) is not None:
-        yield sealed
-        return
-    with TemporaryDirectory(dir=scratch, prefix="former-") as place:
-        copy = Sealed(UPath(place), sealed.pointer)
-        with sealed.path.open("rb") as source, copy.path.open("wb") as sink:
-            shutil.copyfileobj(source, sink, 8 << 20)
-        yield copy
+    with local_copy(sealed.path, scratch) as place:
+        yield Sealed(UPath(place.parent), sealed.pointer)
 
 
 def read_identity(directory: UPath, fingerprint: str) -> Identity:
@@ -150,7 +151,7 @@ def read_identity(directory: UPath, fingerprint: str) -> Identity:
     """
     place = UPath(directory) / f"{fingerprint}.identity.json"
     try:
-        identity = Identity.model_validate(from_json(place.read_text(encoding="utf-8")))
+        identity = Identity.model_validate(from_json(read_bytes(place)))
     except (OSError, ValidationError, ValueError) as error:
         raise SealedError(f"{place}: the record of the identity is missing or damaged: {_first_line(error)}") from None
     if identity.fingerprint != fingerprint:
@@ -161,14 +162,14 @@ def read_identity(directory: UPath, fingerprint: str) -> Identity:
 def write_identity(directory: UPath, identity: Identity) -> None:
     """Puts the identity's record beside its files, unless it is there."""
     place = directory / f"{identity.fingerprint}.identity.json"
-    if not place.exists():
+    if not exists(place):
         write_text(place, identity.model_dump_json(indent=1))
 
 
 def read_environment(directory: UPath, name: str) -> dict[str, Any] | None:
     """The environment of a digest, or None where its record is missing or damaged (it decides no token)."""
     try:
-        value = from_json((UPath(directory) / f"{name}.environment.json").read_text(encoding="utf-8"))
+        value = from_json(read_bytes(UPath(directory) / f"{name}.environment.json"))
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
@@ -183,8 +184,8 @@ def write_environment(directory: UPath, environment: Mapping[str, Any]) -> str:
     name = digest(environment)
     place = directory / f"{name}.environment.json"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not place.exists():
+        make_directory(directory)
+        if not exists(place):
             write_text(place, canonical_json(environment))
     except OSError as error:
         raise SealedError(f"{directory}: cannot be written: {error}. Nothing was generated.") from error
@@ -194,23 +195,18 @@ def write_environment(directory: UPath, environment: Mapping[str, Any]) -> str:
 def next_file(directory: UPath, fingerprint: str) -> str:
     """A name for a new parquet file that no file has, not even one that no pointer names."""
     pattern = re.compile(rf"{fingerprint}-(\d+)\.parquet")
-    taken = [int(found[1]) for path in _listed(directory) if (found := pattern.fullmatch(path.name))]
+    taken = [int(found[1]) for name in names_in(directory) if (found := pattern.fullmatch(name))]
     return f"{fingerprint}-{max(taken, default=0) + 1}.parquet"
-
-
-def _listed(directory: UPath) -> list[UPath]:
-    try:
-        return list(directory.iterdir())
-    except FileNotFoundError:
-        return []
 
 
 def _check_file(sealed: Sealed) -> None:
     """Whether the file can be read and has all rows. Whether its rows are as captured is for the laws to say."""
     try:
-        size = sealed.path.stat().st_size
+        size = size_of(sealed.path)
     except FileNotFoundError:
         raise _damaged(sealed, "it is not there") from None
+    except OSError as error:
+        raise SealedError(f"{sealed.path}: cannot be read: {error}") from error
     if local_path(sealed.path) is None:
         # Counting its rows would fetch it whole.
         if size != sealed.pointer.size_bytes:
@@ -225,6 +221,9 @@ def _check_file(sealed: Sealed) -> None:
 
 
 def _damaged(sealed: Sealed, why: str) -> SealedError:
+    with suppress(OSError, ValueError):
+        if Pointer.model_validate(from_json(read_bytes(sealed.directory / CURRENT))) != sealed.pointer:
+            return SealedError(f"{sealed.path}: another run replaced this file while it was read; run again")
     return SealedError(
         f"{sealed.path}: {CURRENT} names this file, but {why}. Restore it from a backup; or delete {CURRENT} to start "
         f"this partition anew. Nothing was changed."

@@ -17,7 +17,7 @@ from polars.io.plugins import register_io_source
 from upath import UPath
 
 from eagle3_assets.contract import RAW_GENERATIONS, ROW_GROUP_ROWS
-from eagle3_assets.files import ZSTD_LEVEL, local_path, publish, write_text
+from eagle3_assets.files import ZSTD_LEVEL, delete, local_path, publish_new, write_text
 from eagle3_assets.generation.errors import PromptsError, SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.plan import BATCH_ROWS, Prompt, PromptIndex, SealedIndex, iterate_prompts, prompt_key
@@ -65,7 +65,7 @@ def seal(
 
     Raises:
         SealedError: it could not be written, or another run sealed meanwhile. Journal and former file are kept.
-        JournalError: a row cannot be read back.
+        JournalError: a row cannot be read back, or another machine may write by now.
     """
     name = next_file(directory, identity.fingerprint)
     temporary = (local_path(directory) or scratch) / f".{name}.tmp"
@@ -73,8 +73,9 @@ def seal(
         tally = _write(temporary, source, identity)
         size = temporary.stat().st_size
         _require_unchanged(directory, current)
+        source.journal.require_sole_writer()
         write_identity(directory, identity)
-        publish(temporary, directory / name)
+        publish_new(temporary, directory / name)
         pointer = Pointer(
             file=name,
             fingerprint=identity.fingerprint,
@@ -87,13 +88,15 @@ def seal(
             journal=source.journal.header.id if source.journal.header else None,
             sealed_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        source.journal.require_sole_writer()
         write_text(directory / CURRENT, pointer.model_dump_json(indent=1))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SealedError(
             f"{directory}: the sealed file could not be written: {error}. The journal keeps every finished row: run "
             f"again when that is mended, and only the sealing is done again."
         ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
     return Sealed(directory, pointer), _clean_up(source, tally)
 
 
@@ -231,7 +234,7 @@ def _clean_up(source: Source, tally: _Tally) -> list[str]:
 
 def _deleted(path: UPath) -> bool:
     try:
-        path.unlink()
+        delete(path)
     except OSError:
-        return not path.exists()
+        return False
     return True

@@ -13,7 +13,7 @@ import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import ROW_GROUP_ROWS, SCHEMAS
-from eagle3_assets.files import ZSTD_LEVEL, local_path, publish
+from eagle3_assets.files import ZSTD_LEVEL, exists, local_path, make_directory, publish, read_bytes
 from eagle3_assets.generation.sealed import Sealed, read_current
 from eagle3_assets.storage.layout import Layout
 
@@ -68,8 +68,7 @@ def write_page(page: str, path: UPath) -> None:
 def _published(path: UPath) -> Iterator[Path]:
     """Where to write what gets its name in the end; nothing is left of it on an error."""
     place = local_path(path)
-    if place is not None:
-        place.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     with TemporaryDirectory(dir=place.parent if place is not None else None, prefix=".writing-") as scratch:
         unfinished = Path(scratch) / path.name
         yield unfinished
@@ -79,6 +78,18 @@ def _published(path: UPath) -> Iterator[Path]:
 def _not_written(path: UPath, error: Exception) -> StorageError:
     said = getattr(error, "strerror", None) or str(error)
     return StorageError(f"{path}: cannot be written: {said}; what was there before is unchanged")
+
+
+def is_stored(path: UPath) -> bool:
+    """Whether there is a file, or a directory with anything in it.
+
+    Raises:
+        StorageError: the place cannot be reached.
+    """
+    try:
+        return exists(path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be reached: {error}") from error
 
 
 def scan_parquet(path: UPath, *, asset: str) -> pl.LazyFrame:
@@ -91,7 +102,7 @@ def scan_parquet(path: UPath, *, asset: str) -> pl.LazyFrame:
     """
     place = local_path(path)
     try:
-        lazy = pl.scan_parquet(path.read_bytes() if place is None else place, glob=False)
+        lazy = pl.scan_parquet(read_bytes(path) if place is None else place, glob=False)
         schema = lazy.collect_schema()
     except FileNotFoundError:
         raise StorageError(f"{path}: there is no such file; materialize {asset} of this partition first") from None

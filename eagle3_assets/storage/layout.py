@@ -10,8 +10,10 @@ What belongs here: paths. Not here: reading or writing them.
     <root>/prompts/<partition>.refused.jsonl        every row of the source that made no prompt
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
     <root>/training_export/<partition>/             one partition as the trainers take it
-    <root>/.journals/<partition>/                   what is being generated (elsewhere if the root is remote)
-    <root>/.servers/                                logs of managed servers (likewise)
+    <root>/.journals/<partition>/                   what is being generated; on an object store, its uploaded chunks
+    <root>/.servers/                                logs of managed servers
+
+On an object store the journal itself and the logs lie in the scratch directory.
 """
 
 import hashlib
@@ -20,7 +22,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from eagle3_assets.files import local_path
+from eagle3_assets.files import local_path, place_of
 
 WHOLE = "corpus"
 """Stands in the place of a partition where an asset is of all of them."""
@@ -31,11 +33,13 @@ class Layout:
     """Paths under one storage root."""
 
     root: UPath
+    scratch: Path
+    """Local directory for what needs one, where the root is on an object store."""
 
     @classmethod
-    def at(cls, root: str) -> "Layout":
+    def at(cls, root: str, scratch: str | None = None) -> "Layout":
         """The layout under a directory or object-store URL."""
-        return cls(UPath(root))
+        return cls(place_of(root), Path(scratch) if scratch else Path.cwd() / ".eagle3")
 
     def asset_file(self, asset: str, partition: str) -> UPath:
         """The parquet file of a partition of any asset but ``raw_generations``."""
@@ -73,6 +77,10 @@ class Layout:
         """The local directory of a partition's journal: appending needs a real file system."""
         return self._local("journals") / partition
 
+    def shared_journal(self, partition: str) -> UPath | None:
+        """Where a partition's journal is uploaded to; None where the root is local, and the journal is there itself."""
+        return self.root / ".journals" / partition if local_path(self.root) is None else None
+
     def servers(self) -> Path:
         """The local directory for the logs of managed servers."""
         return self._local("servers")
@@ -82,4 +90,4 @@ class Layout:
         if place is not None:
             return place / f".{what}"
         name = hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
-        return Path.cwd() / ".eagle3" / what / name
+        return self.scratch / what / name

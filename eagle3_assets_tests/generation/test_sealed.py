@@ -124,7 +124,7 @@ class PowerCutError(BaseException):
     [
         "sealing._write",
         "sealing._require_unchanged",
-        "sealing.publish",
+        "sealing.publish_new",
         "sealing.write_text",
         "sealing._clean_up",
         "sealing._deleted",
@@ -163,7 +163,7 @@ def test_a_seal_that_cannot_be_written_keeps_the_journal(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sealing, "publish", full)
+        patch.setattr(sealing, "publish_new", full)
         with pytest.raises(SealedError, match=r"No space left on device.*only the sealing is done again"):
             run(tmp_path, prompt_frame(5))
     assert not list((tmp_path / "data").glob(".*"))
@@ -198,6 +198,13 @@ def test_a_seal_by_another_machine_meanwhile_is_noticed(tmp_path: Path) -> None:
     assert (tmp_path / "journal" / "journal.jsonl").stat().st_size > 1000
     outcome = run(tmp_path, prompts)
     assert outcome.kept == 5
+
+
+def test_a_reader_of_a_file_that_was_replaced_meanwhile_is_told_so(tmp_path: Path) -> None:
+    before = run(tmp_path, prompt_frame(3)).sealed
+    run(tmp_path, prompt_frame(5))
+    with pytest.raises(SealedError, match="another run replaced this file while it was read; run again"):
+        scan_sealed(before)
 
 
 @pytest.mark.parametrize("scheme", ["memory://eagle3-test", "file://"])

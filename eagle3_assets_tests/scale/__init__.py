@@ -1,0 +1,1 @@
+"""Tests beyond one machine: a real S3 API, several processes."""
