@@ -50,7 +50,7 @@ def wait_for(found: Callable[[], T | None], what: str, seconds: float = PATIENCE
 
 @dataclass
 class Machine:
-    """A process with all that it starts, in a namespace of its own: they end together, at once, as when a machine dies."""
+    """A process with all that it starts, in a namespace of its own: they end at once, as when a machine dies."""
 
     log: Path
     process: subprocess.Popen[bytes]
@@ -95,14 +95,14 @@ def postgres(password: str) -> Iterator[int]:
             shutil.chown(folder, "postgres")
             shutil.chown(secret, "postgres")
         as_account: dict[str, Any] = {"cwd": folder, **account, "stdout": subprocess.DEVNULL}
-        data = str(folder / "data")
-        make = [programs_at / "initdb", "-D", data, "-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "-N"]
-        subprocess.run(make, check=True, **as_account)
+        data = ["-D", str(folder / "data")]
+        how = ["-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "--no-sync"]
+        subprocess.run([str(programs_at / "initdb"), *data, *how], check=True, **as_account)
         port = free_port()
-        serve = [programs_at / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
+        serve = [str(programs_at / "postgres"), *data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
         process = subprocess.Popen(serve, stderr=subprocess.DEVNULL, **as_account)
         try:
-            ready = [programs_at / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+            ready = [str(programs_at / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
             wait_for(lambda: subprocess.run(ready, check=False).returncode == 0, "Postgres answers")
             yield port
         finally:
@@ -143,7 +143,9 @@ class Ray:
 
     def running(self) -> dict[str, list[str]]:
         """The Dagster runs under way, by the worker that they are on."""
-        names = {node["node_id"]: name for node in self._alive() for name in self.nodes if name in node["resources_total"]}
+        names = {
+            node["node_id"]: name for node in self._alive() for name in self.nodes if name in node["resources_total"]
+        }
         found: dict[str, list[str]] = {}
         for job in self.get("/api/jobs/"):
             if job["status"] == "RUNNING" and job["driver_node_id"] in names:

@@ -11,11 +11,10 @@ from collections import Counter
 from zlib import crc32
 
 from aiohttp import web
-from tokenizers import Tokenizer
 
 from eagle3_assets_tests.conftest import DEMO
 
-WORDS = "river light seven paper garden quiet northern market silver window follow early answer copper".split()
+WORDS = ("river", "light", "seven", "paper", "garden", "quiet", "northern", "market", "silver", "window", "early")
 RUNNING = 8
 """Requests at once, as told to clients."""
 
@@ -24,10 +23,10 @@ class Target:
     """What the demo target says here."""
 
     def __init__(self) -> None:
+        from tokenizers import Tokenizer
+
         self._tokenizer = Tokenizer.from_file(str(DEMO / "model" / "tokenizer.json"))
-        self._end_of_reasoning, self._stop = (
-            self._tokenizer.token_to_id(token) for token in ("</think>", "<|im_end|>")
-        )
+        self._end_of_reasoning, self._stop = self._tokenizer.encode("</think><|im_end|>", add_special_tokens=False).ids
 
     def output(self, prompt: list[int], seed: int) -> list[int]:
         draw = random.Random(crc32(f"{prompt} {seed}".encode()))  # noqa: S311 - the same in every process
@@ -68,7 +67,11 @@ def application(delay_s: float) -> web.Application:
         pages = {
             "/health": {},
             "/asked": {"answered": asked.total(), "again": asked.total() - len(asked)},
-            "/model_info": {"model_path": "/models/demo", "tokenizer_path": "/models/demo", "weight_version": "default"},
+            "/model_info": {
+                "model_path": "/models/demo",
+                "tokenizer_path": "/models/demo",
+                "weight_version": "default",
+            },
             "/server_info": {"version": "0.5.23", "context_length": 2048, "max_running_requests": RUNNING},
         }
         return web.json_response(pages[request.path])
