@@ -7,7 +7,7 @@ export DAGSTER_DISABLE_TELEMETRY := 1
 # The Dagster instance that demo and UI share. Tests make their own.
 demo ui: export DAGSTER_HOME := $(CURDIR)/.eagle3/dagster
 
-.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui test-scale bench ui lint types imports clean
+.PHONY: help setup demo test test-slow test-tokenizers test-sglang test-trainers test-ui test-scale bench bench-drafter ui lint types imports clean
 
 help: ## Shows the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -17,7 +17,7 @@ setup: $(READY) ## Makes .venv and installs the project into it.
 $(READY): pyproject.toml setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eagle3_assets needs Python 3.11 or newer, not " + sys.version.split()[0] + "; try: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,metrics,dev]'
 	@touch $@
 
 demo: $(READY) ## Materializes every demo partition and shows what came out.
@@ -43,7 +43,7 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-test-scale: $(READY) ## Runs the tests beyond one machine, on a server with S3's API (25 MB the first time).
+test-scale: $(READY) ## Runs the tests of many machines (Postgres, S3, Ray, nginx).
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[scale]'
 	$(BIN)/python -m pytest -m scale
 
@@ -51,8 +51,13 @@ bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the cl
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.draft_vocabulary $(if $(filter full,$(BENCH)),--full --write)
-	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),,--rows 3000)
+	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),--write,--rows 3000)
+	$(BIN)/python -m benchmarks.shared_servers $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
+
+bench-drafter: $(READY) ## Trains drafters on exact ids and on ids from text, with speculators (1.5 GB the first time).
+	PYTHON=$(PYTHON) scripts/trainers/make-env
+	$(BIN)/python -m benchmarks.drafter_learning $(if $(filter full,$(BENCH)),--full --write)
 
 ui: $(READY) ## Opens the Dagster UI on the demo's instance, at http://127.0.0.1:3000.
 	$(BIN)/eagle3-assets ui

@@ -1,11 +1,19 @@
 """What Dagster does by itself, if somebody switches it on.
 
-What belongs here: the condition and the sensor. Not here: what is made then (``assets``).
+What belongs here: the condition and the sensors. Not here: what is made then (``assets``), what is told (``alerts``).
 """
+
+from collections.abc import Collection, Sequence
 
 import dagster as dg
 
+from eagle3_assets.alerts import FoundByCheck, RunReport, failed_checks_text, failed_run_text, send, webhook_url
+from eagle3_assets.config import Alerts
+from eagle3_assets.tokens.safe_text import plain_text
+
 SENSOR = "carry_good_partitions_on"
+FAILED_RUNS = "alert_of_failed_runs"
+FAILED_CHECKS = "alert_of_failed_checks"
 
 _TRIED = (dg.AutomationCondition.newly_requested() | dg.AutomationCondition.execution_failed().newly_true()).since(
     dg.AutomationCondition.any_deps_updated()
@@ -21,13 +29,93 @@ GOOD = (
     & ~_TRIED
 ).with_label("all that it is made of is there and good, and it is not")
 """For what follows ``raw_generations``. Laws about outputs block nothing in Dagster: what follows applies them itself
-and refuses, once, what breaks them."""
+and refuses, once, what breaks them. To ask for their checks too would leave out nearly all that is good: one that
+warns, or could not be judged, has not passed either, and Dagster's conditions know no severities."""
 
 carry_on = dg.AutomationConditionSensorDefinition(
     SENSOR,
-    target=dg.AssetSelection.assets("training_samples"),
+    target=dg.AssetSelection.assets("training_samples", "training_export"),
     default_status=dg.DefaultSensorStatus.STOPPED,
-    description="Makes the training samples of every partition that has good generations and none yet, once; a"
-    " partition that a law refuses is tried again when it is generated anew.",
+    description="Makes the training samples and the export of every partition that has good generations and none yet,"
+    " once; a partition that a law refuses is tried again when it is generated anew.",
     run_tags={"eagle3/work": "carry on"},
 )
+
+
+def alert_sensors(alerts: Alerts) -> list[dg.SensorDefinition]:
+    """The sensors that tell a webhook of runs which need a person; none where the config names no webhook.
+
+    Dagster evaluates them after every run of this code location that its daemon knows; what the terminal materializes
+    is told at the terminal. Each run is told once: a message that does not get through fails the sensor's tick, whose
+    error says so, and the next run is gone on with.
+    """
+    if alerts.webhook_env is None:
+        return []
+    variable = alerts.webhook_env
+    severities = {dg.AssetCheckSeverity.ERROR} | ({dg.AssetCheckSeverity.WARN} if alerts.warnings else set())
+
+    @dg.run_failure_sensor(
+        name=FAILED_RUNS,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"Tells the webhook in {variable} of every run that failed: what, of which partition, and why.",
+    )
+    def failed_runs(context: dg.RunFailureSensorContext) -> None:
+        failures = [(event.step_key or "", _for_people(event)) for event in context.get_step_failure_events()]
+        report = _report(context, severities, failures, context.failure_event.message)
+        send(webhook_url(variable), failed_run_text(report, alerts.ui_url))
+
+    @dg.run_status_sensor(
+        run_status=dg.DagsterRunStatus.SUCCESS,
+        name=FAILED_CHECKS,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"Tells the webhook in {variable} of checks that failed in a run that succeeded"
+        f"{' or only warned' if alerts.warnings else ''}.",
+    )
+    def failed_checks(context: dg.RunStatusSensorContext) -> None:
+        report = _report(context, severities)
+        if report.checks:
+            send(webhook_url(variable), failed_checks_text(report, alerts.ui_url))
+
+    return [failed_runs, failed_checks]
+
+
+def _report(
+    context: dg.RunStatusSensorContext,
+    severities: Collection[dg.AssetCheckSeverity],
+    failures: Sequence[tuple[str, str | None]] = (),
+    reason: str | None = None,
+) -> RunReport:
+    run = context.dagster_run
+    entries = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    events = (entry.dagster_event for entry in entries)
+    evaluations = [event.asset_check_evaluation_data for event in events if event is not None]
+    return RunReport(
+        run_id=run.run_id,
+        job=run.job_name,
+        partition=context.partition_key,
+        failures=failures,
+        reason=reason,
+        checks=[_found(one) for one in evaluations if _tells(one, severities)],
+    )
+
+
+def _tells(evaluation: dg.AssetCheckEvaluation, severities: Collection[dg.AssetCheckSeverity]) -> bool:
+    """Whether a check found something; one that could judge nothing is no news."""
+    status = evaluation.metadata.get("status")
+    judged = status is None or status.value != "not_judged"
+    return judged and not evaluation.passed and evaluation.severity in severities
+
+
+def _found(evaluation: dg.AssetCheckEvaluation) -> FoundByCheck:
+    look = evaluation.metadata.get("look")
+    return FoundByCheck(
+        name=evaluation.check_name,
+        said=plain_text(evaluation.description or "did not pass"),
+        look=str(look.value) if look is not None else None,
+    )
+
+
+def _for_people(failure: dg.DagsterEvent) -> str | None:
+    """Why a step failed, where that was written for people: other errors may quote an address with its password."""
+    said = failure.step_failure_data.user_failure_data
+    return said.description if said else None

@@ -13,7 +13,7 @@ from eagle3_assets.assets import (
     training_export,
     training_samples,
 )
-from eagle3_assets.automation import carry_on
+from eagle3_assets.automation import alert_sensors, carry_on
 from eagle3_assets.checks import laws, replay, sources, vocabulary
 from eagle3_assets.jobs import corpus_job, export_job, partition_job, replay_job, trial_job
 from eagle3_assets.project import Project
@@ -41,7 +41,6 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
         listener: is told how far generations are.
     """
     # Dagster takes no nulls in maps; what is left out is the setting's default.
-    target = project.config.target.model_dump(mode="json", exclude_none=True)
     return dg.Definitions(
         assets=[module.build(project) for module in ASSETS],
         asset_checks=[
@@ -51,14 +50,10 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
             vocabulary.build(project),
         ],
         jobs=[trial_job(project), partition_job, export_job, corpus_job, replay_job(project)],
-        sensors=[carry_on],
+        sensors=[carry_on, *alert_sensors(project.config.alerts)],
         resources={
-            "target": TargetResource(settings=target),
-            "engine": EngineResource(
-                settings=project.config.engine.model_dump(mode="json", exclude_none=True),
-                target=target,
-                servers=str(project.layout.servers()),
-            ),
+            "target": TargetResource(project.config.target),
+            "engine": EngineResource(project.config.engine, project.config.target, project.layout.servers()),
             "progress": listener or ProgressListener(),
             "parquet": ParquetIOManager(project.layout),
             "generations": GenerationsIOManager(project.layout),

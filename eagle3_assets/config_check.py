@@ -6,6 +6,7 @@ loaded. Not here: what may stand in a config (``config``), the laws, how it is s
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
@@ -23,6 +24,7 @@ from eagle3_assets.prompts.sources import estimate_rows, find
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
 from eagle3_assets.target import LoadedTarget, TargetError, load_target
 from eagle3_assets.tokens.verdict import Report, Verdict
+from eagle3_assets.tokens.wording import percent
 
 _CANARY = "tokenizer_canary"
 
@@ -102,6 +104,17 @@ def check_engine(config: Eagle3Config) -> list[str]:
     return faults
 
 
+def check_metrics(config: Eagle3Config) -> list[str]:
+    """Why a run would keep no figures, though it shall."""
+    directory = config.metrics.directory
+    if directory is None:
+        return []
+    faults = [] if Path(directory).is_dir() else [f"metrics.directory: there is no directory {directory}"]
+    if find_spec("prometheus_client") is None:
+        faults.append("metrics.directory: needs the extra: pip install '.[metrics]'")
+    return faults
+
+
 def code_that_does_not_run(settings: Target) -> list[str]:
     """Python files beside a tokenizer whose code is not trusted."""
     directory = Path(settings.tokenizer or settings.model)
@@ -130,7 +143,7 @@ def _checked(project: Project, dataset: Dataset, target: LoadedTarget | None, ro
     elif accounts.refused_share > dataset.refused_limit:
         faults.append(
             f"{accounts.refused:,} of the first {accounts.rows - accounts.skipped:,} rows are refused,"
-            f" {accounts.refused_share:.2%}, more than refused_limit ({dataset.refused_limit:.2%})"
+            f" {percent(accounts.refused_share, 2)}, more than refused_limit ({percent(dataset.refused_limit, 2)})"
         )
     if target is None:
         return CheckedDataset(dataset, tuple(faults), found=found)

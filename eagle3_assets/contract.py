@@ -140,11 +140,13 @@ CORPUS_SUMMARY = _schema(
         "refused": pl.Int64,
         "laws_warned": pl.List(pl.Struct({"law": pl.String, "partitions": pl.Int32})),
         "histogram": pl.List(pl.Struct({"low": pl.Int32, "high": pl.Int32, "samples": pl.Int64})),
+        "held_up": pl.Int64,
         "to_generate": pl.Int64,
         "projected_samples": pl.Int64,
         "projected_tokens": pl.Int64,
         "projection_basis": pl.String,
         "seconds_left": pl.Float64,
+        "throughput": pl.String,
         "partitions": pl.List(
             pl.Struct(
                 {
@@ -152,6 +154,7 @@ CORPUS_SUMMARY = _schema(
                     "state": pl.String,
                     "samples": pl.Int64,
                     "tokens": pl.Int64,
+                    "held_up": pl.Int64,
                     "why": pl.List(pl.String),
                 }
             )
@@ -237,7 +240,7 @@ COLUMN_MEANINGS: dict[str, str] = {
     "ids_sha256": "sha256 of prompt and output ids, taken at capture",
     "stratum": "why this sample was chosen",
     "reasoning_end": "index of the end-of-reasoning id in the output ids, -1 where absent",
-    "findings": "laws that this sample breaks",
+    "findings": "laws that this sample breaks or that remark on it",
     "spans": "sections of the output: kind, first index, index after the last",
     "section": "output, or its parts: reasoning and answer (tool calls included)",
     "samples": "generated outputs; in corpus_summary, those that training_samples takes",
@@ -261,14 +264,18 @@ COLUMN_MEANINGS: dict[str, str] = {
     "drift_share": "share of the outputs looked at that a way over text would have changed; null where not judged",
     "drift_samples": "outputs looked at for that",
     "quarantined": "outputs left out, since they break a law",
-    "failed": "prompts that were sent and have no output",
-    "refused": "prompts that were never sent",
+    "failed": "prompts that were sent and have no output, of every sealed partition, trials excepted",
+    "refused": "prompts that were never sent, of every sealed partition, trials excepted",
     "laws_warned": "laws that warn, and of how many partitions",
-    "to_generate": "prompts without an output made with the settings that there are now; null where that is unknown",
-    "projected_samples": "outputs when every prompt that may be sent has one",
+    "held_up": "prompts without a usable output that materializing, as things are, brings none: of partitions that are"
+    " refused, unreadable or blocked; of a partition null where that is unknown, and then not in the sum",
+    "to_generate": "prompts that materializing, as things are, sends, of partitions that count or are missing; null"
+    " where that is unknown",
+    "projected_samples": "those that count, and an output of every prompt to generate",
     "projected_tokens": "tokens in all of them",
     "projection_basis": "where the rest of them is from: measured (outputs), band (length_band), cap (max_new_tokens)",
-    "seconds_left": "seconds that generating the rest takes; null without a measured throughput",
+    "seconds_left": "seconds that generating the rest takes, an estimate; null without a measured throughput",
+    "throughput": "the throughput that it is reckoned with, and which runs measured it; null without one",
     "partitions": "every partition, its state and why; of those that are not counted, samples and tokens are 0",
     "id": "the sample id",
     "input_ids": "prompt ids followed by output ids",

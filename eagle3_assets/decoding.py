@@ -1,7 +1,7 @@
 """Outputs decoded for a person's eyes: exactly from their ids, and safe to show on a terminal.
 
-What belongs here: choosing samples, text of ids, the form in which one sample is shown. Not here: reading files and
-partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
+What belongs here: text of ids, the form in which one sample is shown. Not here: choosing samples, reading files
+and partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
 
 Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_text` or
 :func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
@@ -15,6 +15,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, Protocol
 
+from eagle3_assets.tokens.anatomy import begins_in_reasoning
+from eagle3_assets.tokens.batch import CUT_OFF
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.safe_text import visible
 
@@ -79,6 +81,8 @@ class Sample:
     output_ids: Sequence[int]
     prompt_ids: Sequence[int] | None = None
     """None where the prompt was not recorded."""
+    finish_type: str | None = None
+    """None where it was not recorded."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +129,16 @@ class Decoder:
         whole = self.text(ids)
         return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
 
-    def output_pieces(self, ids: Sequence[int]) -> list[Piece]:
+    def output_pieces(self, ids: Sequence[int], prompt_ids: Sequence[int] | None = None) -> list[Piece]:
         """The same of an output, its reasoning and its tool calls told apart from other text, as far as ids tell.
 
-        Reasoning is what stands before the end-of-reasoning id: where that is missing, only the prompt knows.
+        Reasoning is what stands before the end-of-reasoning id. Where that is missing, and the prompt or the first id
+        opened reasoning, it reaches to the first tool call or to the end.
         """
         tools = self.profile.tools if self.profile else None
-        section: Kind = "reasoning" if self.reasoning_end(ids) >= 0 else "text"
+        closed = self.reasoning_end(ids) >= 0
+        unclosed = not closed and self.profile is not None and begins_in_reasoning(ids, prompt_ids, self.profile)
+        section: Kind = "reasoning" if closed or unclosed else "text"
         pieces = []
         for kind, run in groupby(ids, key=self._kind):
             part = list(run)
@@ -140,7 +147,7 @@ class Decoder:
             for token_id in part if kind == "structural" else ():
                 if token_id == self.reasoning_end_id or (tools and token_id == tools.closing):
                     section = "text"
-                elif tools and token_id == tools.opening and section == "text":
+                elif tools and token_id == tools.opening and (section == "text" or unclosed):
                     section = "tools"
         whole = self.text(ids)
         return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
@@ -204,9 +211,10 @@ def shown_line(text: str) -> str:
 
 def header(sample: Sample, decoder: Decoder) -> str:
     """A sample's first line."""
+    cut_off = " cut off" if sample.finish_type == CUT_OFF else ""
     return (
         f"===== sample_id={shown_line(sample.sample_id)} tokens={len(sample.output_ids)}"
-        f" response@{decoder.reasoning_end(sample.output_ids)} ====="
+        f" response@{decoder.reasoning_end(sample.output_ids)}{cut_off} ====="
     )
 
 
@@ -227,14 +235,17 @@ def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt:
             yield Piece(f"----- prompt: tokens={len(sample.prompt_ids)} -----\n", "heading")
             yield from _rows(sample.prompt_ids, decoder) if ids else _text(decoder.pieces(sample.prompt_ids))
         yield Piece("----- output -----\n", "heading")
-    yield from _rows(sample.output_ids, decoder) if ids else _text(decoder.output_pieces(sample.output_ids))
+    yield from (
+        _rows(sample.output_ids, decoder) if ids else _text(decoder.output_pieces(sample.output_ids, sample.prompt_ids))
+    )
 
 
 def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: bool = False) -> str:
     """The same in one line of JSON for a program: texts as they are, everything but ASCII escaped.
 
-    ``sample_id``, ``tokens``, ``reasoning_end`` and ``text``; with ``ids`` also ``output_ids``; with ``prompt`` also
-    ``prompt``, and with both ``prompt_ids``, null where the prompt was not recorded.
+    ``sample_id``, ``tokens``, ``reasoning_end``, ``finish_type`` (null where not recorded) and ``text``; with ``ids``
+    also ``output_ids``; with ``prompt`` also ``prompt``, and with both ``prompt_ids``, null where the prompt was not
+    recorded.
     """
     known = sample.prompt_ids is not None
     return json.dumps(
@@ -242,26 +253,13 @@ def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: 
             "sample_id": sample.sample_id,
             "tokens": len(sample.output_ids),
             "reasoning_end": decoder.reasoning_end(sample.output_ids),
+            "finish_type": sample.finish_type,
             "text": decoder.text(sample.output_ids),
             **({"output_ids": list(sample.output_ids)} if ids else {}),
             **({"prompt": decoder.text(sample.prompt_ids or ()) if known else None} if prompt else {}),
             **({"prompt_ids": list(sample.prompt_ids or ()) if known else None} if prompt and ids else {}),
         }
     )
-
-
-def spread(lengths: Sequence[int], count: int) -> list[int]:
-    """Positions at even quantiles of the lengths, the shortest and the longest among them, short to long.
-
-    Equal lengths are taken in their order, so the choice is the same every time. One alone is the median.
-    """
-    ordered = sorted(range(len(lengths)), key=lambda position: (lengths[position], position))
-    last = len(ordered) - 1
-    if count > last:
-        return ordered
-    if count == 1:
-        return [ordered[last // 2]]
-    return [ordered[step * last // (count - 1)] for step in range(count)]
 
 
 def _rows(ids: Sequence[int], decoder: Decoder) -> Iterator[Piece]:

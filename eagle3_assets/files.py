@@ -68,12 +68,16 @@ def names_in(directory: UPath) -> list[str]:
     Raises:
         OSError: it cannot be listed.
     """
+    place = local_path(directory)
     try:
+        if place is not None:
+            return sorted(entry.name for entry in place.iterdir())
         with _as_os_errors():
-            # A store's console may have put an object there that stands for the directory: it has no name.
-            return sorted(filter(None, (entry.name for entry in directory.iterdir() if entry != directory)))
-    except (FileNotFoundError, NotADirectoryError):
+            entries = [entry.rstrip("/") for entry in directory.fs.ls(directory.path, detail=False)]
+    except FileNotFoundError:
         return []
+    # A store's console may have made an object that stands for the directory itself.
+    return sorted(entry.rpartition("/")[2] for entry in entries if entry != directory.path.rstrip("/"))
 
 
 @contextmanager

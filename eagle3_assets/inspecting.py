@@ -6,6 +6,7 @@ What belongs here: gathering that from sealed generations, once for asset, page 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from eagle3_assets.judging import judge_raw
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.sample_sources import SourceError
+from eagle3_assets.storage.files import naming_damage, sealed_generations
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.anatomy import anatomy
 from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, has_output, output_facts
@@ -24,6 +26,7 @@ from eagle3_assets.tokens.lengths import length_statistics
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.strata import choose
 from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.usable import usable
 
 ASKED_FOR = "asked for"
 """The stratum of samples that a person named."""
@@ -38,7 +41,8 @@ class Inspection:
     statistics: pl.DataFrame
     """``contract.LENGTH_STATISTICS``."""
     samples: pl.DataFrame
-    """``contract.DECODED_PREVIEWS`` with ``prompt_ids`` and ``output_ids``, those spread over the lengths first."""
+    """``contract.DECODED_PREVIEWS`` with ``reasoning_opened``, ``prompt_ids`` and ``output_ids``, those spread over the
+    lengths first."""
 
     @property
     def previews(self) -> pl.DataFrame:
@@ -49,6 +53,34 @@ class Inspection:
 def partition_facts(sealed: Sealed, profile: TargetProfile) -> pl.DataFrame:
     """``facts.OUTPUT_FACTS`` of sealed generations, read batch by batch."""
     return _facts(scan_sealed(sealed).filter(has_output()), profile)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLengths:
+    """How long the outputs of a partition are, and whether they may be used."""
+
+    partition: Partition
+    statistics: pl.DataFrame
+    """``contract.LENGTH_STATISTICS``."""
+    state: Literal["usable", "refused", "unreadable"]
+    why: tuple[str, ...]
+    """Why it is not usable."""
+
+
+def partition_lengths(project: Project, partition: Partition, target: LoadedTarget) -> PartitionLengths:
+    """Counts and judges what is sealed of a partition.
+
+    Raises:
+        StorageError: nothing is sealed, or the sealed file is damaged.
+        SealedError: the pointer or its file is missing or damaged.
+    """
+    sealed = sealed_generations(project.layout, partition.key)
+    with naming_damage(project.layout, partition.key):
+        statistics = length_statistics(partition_facts(sealed, target.profile))
+    found = usable(project, partition, target, lambda *_: None)
+    if found is None or found[0] == "missing":
+        return PartitionLengths(partition, statistics, "usable", ())
+    return PartitionLengths(partition, statistics, found[0], tuple(found[1]))
 
 
 def inspect_partition(
@@ -122,6 +154,7 @@ def _samples(outputs: pl.LazyFrame, chosen: pl.DataFrame, findings: pl.DataFrame
         "prompt_ids",
         "output_ids",
         pl.Series("text", texts, dtype=pl.String),
+        sections["reasoning_opened"],
         sections["reasoning_end"],
         pl.col("output_ids").list.len().cast(pl.Int32).alias("completion_tokens"),
         "finish_type",
@@ -130,6 +163,6 @@ def _samples(outputs: pl.LazyFrame, chosen: pl.DataFrame, findings: pl.DataFrame
     return (
         chosen.join(described, on="sample_id", how="left", maintain_order="left")
         .with_columns(pl.col("findings").fill_null(pl.lit([], pl.List(pl.String))))
-        .select(*DECODED_PREVIEWS.names(), "prompt_ids", "output_ids")
+        .select(*DECODED_PREVIEWS.names(), "reasoning_opened", "prompt_ids", "output_ids")
         .cast(dict(DECODED_PREVIEWS))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
     )

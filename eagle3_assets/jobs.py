@@ -32,7 +32,7 @@ partition_job = dg.define_asset_job(
     PARTITION_JOB,
     selection=dg.AssetSelection.all() - _ON_REQUEST - _OF_THE_CORPUS - _EXPORT,
     description="Prompts to training samples of one partition, with every check but the replay."
-    " Generates what is missing. For a whole dataset, backfill its partitions.",
+    " Generates what is missing. For a whole dataset, launch a backfill: type its name, select all.",
     tags={"eagle3/work": "partition"},
 )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text, spread
+from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
@@ -25,6 +25,7 @@ from eagle3_assets.sample_sources import Choice, SourceError
 from eagle3_assets.storage.files import scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.codec import Codec
+from eagle3_assets.tokens.quantiles import spread
 
 SUFFIX = "generation prompt"
 """The part after the last message: where the target goes on."""

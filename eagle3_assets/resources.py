@@ -1,14 +1,16 @@
 """Dagster's resources: the target, the engine, and who listens to progress.
 
 What belongs here: their faces in Dagster. Not here: what they do (``target``, ``engines``).
+
+They are plain objects, which a run's config cannot replace: the project's config alone says which programs are started,
+which code is trusted, and which variables hold keys.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
-from pydantic import PrivateAttr, TypeAdapter
 
 from eagle3_assets.config import EngineSettings, SglangEngineSettings, Target
 from eagle3_assets.engines.base import Engine
@@ -18,13 +20,17 @@ from eagle3_assets.sharing import SlotShare
 from eagle3_assets.target import LoadedTarget, load_target
 
 
-class TargetResource(dg.ConfigurableResource[Any]):
+class TargetResource:
     """The target's tokenizer, template and profile, loaded when first needed."""
 
-    settings: dict[str, Any]
-    """``target`` of the config."""
+    def __init__(self, settings: Target) -> None:
+        """Loads nothing yet.
 
-    _loaded: LoadedTarget | None = PrivateAttr(default=None)
+        Args:
+            settings: ``target`` of the config.
+        """
+        self._settings = settings
+        self._loaded: LoadedTarget | None = None
 
     def load(self) -> LoadedTarget:
         """The loaded target.
@@ -33,18 +39,19 @@ class TargetResource(dg.ConfigurableResource[Any]):
             TargetError: it cannot be used.
         """
         if self._loaded is None:
-            self._loaded = load_target(Target.model_validate(self.settings))
+            self._loaded = load_target(self._settings)
         return self._loaded
 
 
-class EngineResource(dg.ConfigurableResource[Any]):
+@dataclass(frozen=True, slots=True)
+class EngineResource:
     """Who generates. A managed server begins and ends with the engine: it runs while ids are generated, no longer."""
 
-    settings: dict[str, Any]
+    settings: EngineSettings
     """``engine`` of the config."""
-    target: dict[str, Any]
+    target: Target
     """``target`` of the config."""
-    servers: str
+    servers: Path
     """Directory for the logs of managed servers."""
 
     def create(self, instance: dg.DagsterInstance, run_id: str) -> Engine:
@@ -53,11 +60,10 @@ class EngineResource(dg.ConfigurableResource[Any]):
         Raises:
             EngineError: the run shall share servers with others, and the instance cannot have that.
         """
-        settings: EngineSettings = TypeAdapter(EngineSettings).validate_python(self.settings)
         share = None
-        if isinstance(settings, SglangEngineSettings) and settings.share_servers:
+        if isinstance(self.settings, SglangEngineSettings) and self.settings.share_servers:
             share = SlotShare(instance, run_id)
-        return create_engine(settings, Target.model_validate(self.target), Path(self.servers), share)
+        return create_engine(self.settings, self.target, self.servers, share)
 
 
 class ProgressListener:

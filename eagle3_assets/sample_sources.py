@@ -12,8 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from eagle3_assets.decoding import Sample, shown_line, spread
+from eagle3_assets.decoding import Sample, shown_line
 from eagle3_assets.interchange import InterchangeError, Record, Refusal, Row, read_row_at, read_rows
+from eagle3_assets.tokens.quantiles import spread
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +92,13 @@ class FileSource:
             shown = set()
             for record in self._chosen(file, choice):
                 shown.add(record.sample_id)
-                yield Sample(record.sample_id, record.output_ids, record.prompt_ids)
+                finish = record.extra.get("finish_type")
+                yield Sample(
+                    record.sample_id,
+                    record.output_ids,
+                    record.prompt_ids,
+                    finish if isinstance(finish, str) else None,
+                )
         if self.faults > REPORTED:
             self._report(f"{self._name}: {self.faults - REPORTED:,} more faults are not named")
         if missing := [sample_id for sample_id in choice.ids if sample_id not in shown]:
@@ -155,8 +162,6 @@ class PartitionSource:
     """The generated rows of a partition's current sealed file."""
 
     sealed: "Sealed"
-    prompts: bool
-    """Whether to read the prompts, too."""
 
     @property
     def faults(self) -> int:
@@ -177,14 +182,14 @@ class PartitionSource:
             positions = self._positions(frame, choice)
         if not positions and not choice.ids:
             raise SourceError(f"{self.sealed.path}: none of its {self.sealed.rows:,} rows was generated")
-        columns = ["sample_id", "output_ids", *(["prompt_ids"] if self.prompts else [])]
+        columns = ["sample_id", "output_ids", "prompt_ids", "finish_type"]
         shown = set()
         for start, length in _runs(positions):
             with self._readable():
                 rows = frame.slice(start, length).select(columns).collect().rows(named=True)
             for row in rows:
                 shown.add(row["sample_id"])
-                yield Sample(row["sample_id"], row["output_ids"], row.get("prompt_ids"))
+                yield Sample(**row)
         if missing := [sample_id for sample_id in choice.ids if sample_id not in shown]:
             raise SourceError(f"{self.sealed.path}: {self._why_missing(frame, missing)}")
 

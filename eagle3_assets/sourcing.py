@@ -55,7 +55,7 @@ def source_changes(project: Project, partition: Partition, record: SourceRecord)
         PromptSourceError: the source cannot be read.
     """
     settings = record.other_settings(partition, project.config.trial_rows)
-    return settings + differences(record.files, find(partition.dataset.source).files)
+    return settings + differences(record.files, find(partition.dataset.source).files, limited=record.limited)
 
 
 def current_prompts(project: Project, partition: Partition) -> PromptRows:

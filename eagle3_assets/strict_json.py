@@ -6,7 +6,10 @@ What belongs here: what JSON leaves open and Python reads anyway. Not here: what
 import json
 import math
 import re
+from collections import Counter
 from typing import Any, NoReturn
+
+from eagle3_assets.tokens.safe_text import quoted
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -106,9 +109,8 @@ def _too_deep() -> StrictJsonError:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = next(key for key in keys if keys.count(key) > 1)
-        raise StrictJsonError(f"has the key {doubled!r} twice in one object")
+        doubled = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise StrictJsonError(f"has the key {quoted(doubled)} twice in one object")
     return value
 
 

@@ -4,7 +4,6 @@ What belongs here: counting prompts and outputs for a plan. Not here: estimates 
 generating, Dagster.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -13,7 +12,7 @@ from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.engines.base import Description
 from eagle3_assets.frames import batches
 from eagle3_assets.generating import identity_of
-from eagle3_assets.generation.errors import SealedError
+from eagle3_assets.generation.errors import GenerationError, SealedError
 from eagle3_assets.generation.journal import Unfinished
 from eagle3_assets.generation.plan import SealedIndex, index_sealed, iterate_prompts, prompt_key
 from eagle3_assets.generation.sealed import Sealed, read_current, read_identity, scan_sealed
@@ -51,9 +50,11 @@ class Surveyed:
     refused: int
     missing: int
     outputs: Outputs
-    """Of the whole dataset, its trial included, made with the settings that there are now."""
-    own: Outputs
-    """Of this partition alone, made with the settings that there are now."""
+    """Of the whole dataset, its trial included, that can be read and were made with the settings that there are now."""
+    kept: Outputs
+    """Of this partition's sealed file, if a run would go on from it."""
+    unfinished: Outputs
+    """Of this partition's unfinished run, made with the settings that there are now."""
     commonest_refusal: str | None = None
     refusals: tuple[str, ...] = ()
     """Why nothing would be generated."""
@@ -66,13 +67,20 @@ class Surveyed:
         return len(self.source.rows)
 
     @property
+    def hindrances(self) -> tuple[str, ...]:
+        """Why materializing would refuse to generate as things are; empty if it would not."""
+        sources = ", ".join(self.partition.dataset.source)
+        nothing = (f"{sources} has no usable row.",) if self.source.accounts.nothing_usable else ()
+        other = (
+            f"it holds outputs of other settings ({'; '.join(self.other_identity)}), and two are never mixed. Go back"
+            " to the former settings, or --regenerate: that is what is counted here."
+        )
+        return (*nothing, *self.refusals, *((other,) if self.other_identity and not self.partition.trial else ()))
+
+    @property
     def blocked(self) -> bool:
         """Whether materializing would refuse to generate as things are."""
-        return (
-            self.source.accounts.nothing_usable
-            or bool(self.refusals)
-            or bool(self.other_identity and not self.partition.trial)
-        )
+        return bool(self.hindrances)
 
 
 @dataclass(slots=True)
@@ -82,8 +90,13 @@ class _Stored:
     fingerprint: str | None = None
     sealed: SealedIndex = field(default_factory=SealedIndex)
     journal: dict[bytes, str] = field(default_factory=dict)
-    outputs: Outputs = field(default_factory=Outputs)
+    kept: Outputs = field(default_factory=Outputs)
+    unfinished: Outputs = field(default_factory=Outputs)
     other_identity: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> Outputs:
+        return self.kept + self.unfinished
 
     def status(self, key: bytes) -> str | None:
         """Of a request; a generated row counts before a failed one."""
@@ -91,22 +104,38 @@ class _Stored:
         return GENERATED if GENERATED in found else FAILED if FAILED in found else None
 
 
-def survey(project: Project, partitions: Iterable[Partition], target: LoadedTarget) -> Iterator[Surveyed]:
-    """Counts partitions, one after the other.
+class Survey:
+    """Counts partitions; what is stored of each is read once, however many of its dataset are counted."""
 
-    Whether the engine serves other weights by now is not known before it starts, and has no part in this.
+    def __init__(self, project: Project, target: LoadedTarget) -> None:
+        self._project = project
+        self._target = target
+        self._read: dict[str, _Stored | GenerationError] = {}
 
-    Raises:
-        PromptSourceError: a source cannot be read.
-        GenerationError: sealed generations or a journal are damaged.
-    """
-    stored: dict[str, _Stored] = {}
-    for partition in partitions:
-        for one in dataset_partitions(partition.dataset):
-            if one.key not in stored:
-                stored[one.key] = _stored(project, one, target)
-        outputs = (stored[one.key].outputs for one in dataset_partitions(partition.dataset))
-        yield _surveyed(project, partition, target, stored[partition.key], sum(outputs, start=Outputs()))
+    def of(self, partition: Partition) -> Surveyed:
+        """Counts one.
+
+        Whether the engine serves other weights by now is not known before it starts, and has no part in this. Siblings
+        that cannot be read tell nothing of how long outputs are, and hinder nothing.
+
+        Raises:
+            PromptSourceError: its source cannot be read.
+            GenerationError: its sealed generations or its journal are damaged.
+        """
+        stored = self._stored(partition)
+        if isinstance(stored, GenerationError):
+            raise stored
+        found = [self._stored(one) for one in dataset_partitions(partition.dataset)]
+        outputs = sum((one.outputs for one in found if isinstance(one, _Stored)), start=Outputs())
+        return _surveyed(self._project, partition, self._target, stored, outputs)
+
+    def _stored(self, partition: Partition) -> _Stored | GenerationError:
+        if partition.key not in self._read:
+            try:
+                self._read[partition.key] = _stored(self._project, partition, self._target)
+            except GenerationError as error:
+                self._read[partition.key] = error
+        return self._read[partition.key]
 
 
 def _surveyed(
@@ -131,7 +160,8 @@ def _surveyed(
         refused=len(refused),
         missing=counts[None],
         outputs=outputs,
-        own=stored.outputs,
+        kept=stored.kept,
+        unfinished=stored.unfinished,
         commonest_refusal=commonest_reason(refused["reason"]),
         refusals=judged.report.refusals,
         other_identity=stored.other_identity,
@@ -211,7 +241,7 @@ def _differences(identity: Identity, partition: Partition, target: LoadedTarget)
 def _add_journal(stored: _Stored, journal: Unfinished) -> None:
     stored.fingerprint = journal.header.identity.fingerprint
     stored.journal = journal.status
-    stored.outputs += Outputs(journal.outputs, journal.output_tokens)
+    stored.unfinished += Outputs(journal.outputs, journal.output_tokens)
 
 
 def _add_sealed(stored: _Stored, current: Sealed) -> None:
@@ -222,6 +252,6 @@ def _add_sealed(stored: _Stored, current: Sealed) -> None:
     )
     try:
         stored.sealed = index_sealed(rows)
-        stored.outputs += Outputs(*generated.collect().row(0))
+        stored.kept += Outputs(*generated.collect().row(0))
     except pl.exceptions.ComputeError as error:
         raise SealedError(f"{current.path}: cannot be read to its end ({error}); restore it from a copy") from error

@@ -14,7 +14,7 @@ from eagle3_assets.generation.sealed import Sealed, read_current, scan_sealed
 from eagle3_assets.judging import judge_raw, without_origin
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
-from eagle3_assets.storage.files import StorageError, scan_parquet
+from eagle3_assets.storage.files import StorageError, naming_damage, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.verdict import Report
 
@@ -45,13 +45,14 @@ def usable(
         sealed = read_current(project.layout.generations(partition.key))
         if sealed is None:
             return "missing", ()
-        prompts, tokenized = (
-            scan_parquet(project.layout.asset_file(asset, partition.key), asset=asset)
-            for asset in ("prompts", "tokenized_prompts")
-        )
-        report = judge_raw(project, partition, target, tokenized, sealed, prompts=prompts).report
-        if refusals := [*report.refusals, *without_origin(prompts, scan_sealed(sealed))]:
-            return "refused", refusals
-        return read(report, sealed)
+        with naming_damage(project.layout, partition.key):
+            prompts, tokenized = (
+                scan_parquet(project.layout.asset_file(asset, partition.key), asset=asset)
+                for asset in ("prompts", "tokenized_prompts")
+            )
+            report = judge_raw(project, partition, target, tokenized, sealed, prompts=prompts).report
+            if refusals := [*report.refusals, *without_origin(prompts, scan_sealed(sealed))]:
+                return "refused", refusals
+            return read(report, sealed)
     except UNREADABLE as error:
         return "unreadable", (str(error),)

@@ -1,4 +1,4 @@
-"""The sensor asks for exactly the partitions whose generations are good and which have no training samples."""
+"""The sensor asks for exactly the partitions whose generations are good and which have no samples or export yet."""
 
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.tokens.laws import laws_of
 from eagle3_assets_tests.conftest import demo_rows, write_jsonl, write_project
 
+CARRIED = ("training_samples", "training_export")
 GENERATED = ("prompts", "tokenized_prompts", "raw_generations")
 
 
@@ -37,6 +38,15 @@ def make(project: Project, instance: dg.DagsterInstance, key: str, *assets: str)
     ).success
 
 
+def carry_on(project: Project, instance: dg.DagsterInstance, key: str) -> bool:
+    """Samples and export in one run, as the daemon launches what is asked for of a partition."""
+    job = build_defs(project).resolve_implicit_global_asset_job_def()
+    asked = [dg.AssetKey(asset) for asset in CARRIED]
+    return job.execute_in_process(
+        instance=instance, partition_key=key, asset_selection=asked, raise_on_error=False
+    ).success
+
+
 @pytest.mark.slow
 def test_good_partitions_are_carried_on_and_no_others(
     project: Project, instance: dg.DagsterInstance, tmp_path: Path
@@ -47,11 +57,12 @@ def test_good_partitions_are_carried_on_and_no_others(
 
     cursor: AssetDaemonCursor | None = None
 
-    def asked() -> set[str | None]:
+    def asked() -> dict[str, set[str | None]]:
         nonlocal cursor
         result = dg.evaluate_automation_conditions(defs, instance, cursor=cursor)
         cursor = result.cursor
-        return set(result.get_requested_partitions(dg.AssetKey("training_samples")) or ())
+        found = {name: set(result.get_requested_partitions(dg.AssetKey(name)) or ()) for name in CARRIED}
+        return {name: keys for name, keys in found.items() if keys}
 
     assert make(project, instance, "good", *GENERATED)
     # Refused in its own run: nobody needs to ask again.
@@ -71,12 +82,24 @@ def test_good_partitions_are_carried_on_and_no_others(
     ).get_asset_check_evaluations()
     assert "prompts_accounted" in {check.check_name for check in judged if not check.passed}
 
-    assert asked() == {"good"}
-    # Asked for once, whether or not anything comes of it.
-    assert asked() == set()
+    both = {"training_samples", "training_export"}
+    assert asked() == {name: {"good"} for name in both}
+    # Asked for once, whether or not anything comes of it; but an export has its chance when its samples are there.
+    assert asked() == {}
     assert make(project, instance, "good", "training_samples")
-    assert asked() == set()
-    # Generated anew, the refused one gets its chance.
+    assert asked() == {"training_export": {"good"}}
+    assert carry_on(project, instance, "good")
+    assert project.layout.export("good").exists()
+    assert asked() == {}
+    # Generated anew, the refused one gets its chance; refused again, it has no export.
+    assert make(project, instance, "bad", "raw_generations")
+    assert asked() == {name: {"bad"} for name in both}
+    assert not carry_on(project, instance, "bad")
+    assert not project.layout.export("bad").exists()
+    assert asked() == {}
     write_parquet(rows, sealed.path)
     assert make(project, instance, "bad", "raw_generations")
-    assert asked() == {"bad"}
+    assert asked() == {name: {"bad"} for name in both}
+    assert carry_on(project, instance, "bad")
+    assert project.layout.export("bad").exists()
+    assert asked() == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import draft_vocabulary, law_speed, looking
+from benchmarks import draft_vocabulary, law_speed, looking, prompt_rendering
 from benchmarks.client_cost import Case, cases, report, run
 from benchmarks.page import PAGE, write_part
 from eagle3_assets.tokens.laws import LAWS
@@ -42,10 +42,11 @@ def test_the_long_form_has_all_that_the_short_one_has() -> None:
 def test_the_benchmark_of_rendering_makes_the_same_prompts_in_every_case() -> None:
     command = [sys.executable, "-m", "benchmarks.prompt_rendering", "--rows", "300"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = re.findall(r"^(\w+) +([\d,]+) prompts +[\d,]+/s +[\d,]+ MiB$", said, re.MULTILINE)
-    assert [name for name, _ in found] == ["plain", "render", "tokenized_prompts", "tenth"]
-    assert [count for _, count in found[:3]] == ["300"] * 3
-    assert 200 < int(found[3][1]) < 400
+    found = re.findall(r"^(\w+) +([\d,]+) prompts +[\d,]+/s +[\d.]+ CPU s +[\d,]+ MiB$", said, re.MULTILINE)
+    assert [name for name, _ in found] == list(prompt_rendering.CASES)
+    counts = {name: int(count.replace(",", "")) for name, count in found}
+    assert 200 < counts.pop("tenth") < 400
+    assert counts == {name: 300 * prompt_rendering.TIMES.get(name, 1) for name in counts}
 
 
 @pytest.mark.slow
@@ -96,12 +97,24 @@ def test_each_part_of_the_page_is_written_alone(tmp_path: Path) -> None:
 def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    for name in ("client_cost", "law_speed", "looking", "draft_vocabulary", "repetition_rates"):
+    for name in (
+        "drafter_learning",
+        "client_cost",
+        "shared_servers",
+        "law_speed",
+        "looking",
+        "draft_vocabulary",
+        "prompt_rendering",
+        "repetition_rates",
+    ):
         write_part(name, f"## {name} anew", page)
     assert re.findall("^## .*", page.read_text(encoding="utf-8"), re.MULTILINE) == [
+        "## drafter_learning anew",
         "## client_cost anew",
+        "## shared_servers anew",
         "## law_speed anew",
         "## looking anew",
         "## draft_vocabulary anew",
+        "## prompt_rendering anew",
         "## repetition_rates anew",
     ]

@@ -63,6 +63,8 @@ def test_what_is_not_there_is_named_and_the_rest_is_checked(tmp_path: Path) -> N
     config = {
         "target": {"model": "demo"},
         "engine": {"kind": "sglang", "endpoints": ["http://nowhere:1"], "ca_file": "ca.pem", "api_key_env": "NO_KEY"},
+        "alerts": {"webhook_env": "NO_HOOK"},
+        "metrics": {"directory": "prom"},
         "datasets": [
             {"name": "good", "source": "good.jsonl"},
             {"name": "gone", "source": "gone.jsonl"},
@@ -77,16 +79,18 @@ def test_what_is_not_there_is_named_and_the_rest_is_checked(tmp_path: Path) -> N
     assert result.exit_code == 1
     faults = wrong(result)
     assert faults[0] == f"engine.ca_file: there is no file {tmp_path / 'ca.pem'}"
+    assert faults.pop(1) == f"metrics.directory: there is no directory {tmp_path / 'prom'}"
     assert faults[1].startswith(f"gone: {tmp_path / 'gone.jsonl'}: the dataset's source cannot be read: No such file")
     assert faults[2].startswith("hub: the source is not on this machine: hf://datasets/owner/name@")
     assert "the Hub is not asked here" in faults[2]
     assert "materializing downloads it" in faults[2]
     assert "odd.jsonl: its format is not recognised (of the first 2 rows: no known format; 2 in no known" in faults[3]
-    assert faults[4] == "bad: 1 of the first 4 rows are refused, 25.00%, more than refused_limit (0.00%)"
+    assert faults[4] == "bad: 1 of the first 4 rows are refused, 25.00%, more than refused_limit (0%)"
     assert faults[5] == "stops: sampling.stop_token_ids: 163586 is no id of the target's vocabulary"
     assert len(faults) == 6
     assert "bad: refused bad.jsonl:1: is not JSON" in result.stdout
     assert "NO_KEY (not set in this environment)" in result.stdout
+    assert "NO_HOOK (not set in this environment)" in result.stdout
     assert cells(result, "good")[5] == "3"
     assert cells(result, "gone")[0] == "not readable"
     assert "total of those" in result.stdout

@@ -208,7 +208,14 @@ class TestFile:
             len(ids_of("\x1b[31m <b> \u202e")),
             "<|im_user|>",
         )
-        assert second == {"sample_id": "t", "tokens": 1, "reasoning_end": -1, "text": "hello", "prompt": None}
+        assert second == {
+            "sample_id": "t",
+            "tokens": 1,
+            "reasoning_end": -1,
+            "finish_type": None,
+            "text": "hello",
+            "prompt": None,
+        }
         assert "\\u001b" in decode(place.file, "--json").stdout
         [with_ids] = (
             json.loads(line) for line in decode(place.file, "--json", "--ids", "--id", "t").stdout.splitlines()
@@ -355,6 +362,12 @@ class TestPartition:
         assert "tokens=9 -----\n<|im_user|>user<|im_middle|>hello<|im_end|>" in result.stdout
         assert result.stdout.count("</think>") == 2
 
+    def test_a_cut_off_output_says_so(self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]) -> None:
+        place.seal(rows)
+        [cut] = headers(decode("chats", "--id", "cut-in-reasoning"))
+        assert cut.endswith(" response@-1 cut off =====")
+        assert json.loads(decode("chats", "--id", "cut-in-reasoning", "--json").stdout)["finish_type"] == "length"
+
     def test_an_id_without_output_and_an_unknown_one_are_told_apart(
         self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]
     ) -> None:
@@ -412,9 +425,11 @@ class TestPartition:
 
 
 class TestProcess:
-    def test_plain_text_in_a_pipe_whatever_the_environment(self, place: Place) -> None:
+    def test_plain_text_in_a_pipe_and_colours_only_where_they_are_forced(self, place: Place) -> None:
         place.write(*records([3]))
-        environment = os.environ | {"FORCE_COLOR": "1", "PYTHONIOENCODING": "ascii"}
+        forced = CliRunner(env={"FORCE_COLOR": "1", "TERM": "xterm"}).invoke(app, ["decode", str(place.file)])
+        assert "\x1b[36m</think>\x1b[0m" in forced.stdout
+        environment = os.environ | {"FORCE_COLOR": "1", "NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
         result = subprocess.run([*COMMAND, place.file], capture_output=True, env=environment, check=False)
         assert result.stdout == b"===== sample_id=s0 tokens=6 response@3 =====\nxxx</think>hello<|im_end|>\n"
         assert b"\x1b" not in result.stderr

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
-from eagle3_assets.cli.partitions import _bar, speed_text
+from eagle3_assets.cli.partitions import _bar, chosen, speed_text
 from eagle3_assets.config import load_config
 from eagle3_assets.engines.base import ServerLoad
 from eagle3_assets.generation.progress import Tracker
@@ -146,7 +147,7 @@ def test_prompts_that_fail_are_counted_by_name_and_exit_code_until_they_are_aske
         (["plan"], 2, "name partitions, or give --all"),
         (["plan", "d", "--tokens-per-second", "nan"], 2, "--tokens-per-second must be a number above 0"),
         (["plan", "d", "--tokens-per-second", "0"], 2, "--tokens-per-second must be a number above 0"),
-        (["stats", "d"], 2, "no length_statistics of d; materialize it first"),
+        (["stats", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
         (["decode", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
     ],
 )
@@ -157,6 +158,14 @@ def test_what_cannot_be_done_is_said_in_one_message(
     got, out, err = invoke(tmp_path, *arguments)
     assert got == code
     assert said in " ".join((out + err).replace("│", " ").split())
+
+
+def test_a_datasets_name_is_all_its_shards(make_project: ProjectMaker) -> None:
+    project = make_project(dataset={"shards": 2})
+    shards = ["d-00of02", "d-01of02"]
+    assert chosen(project, ["d"], every=False, trials=False) == shards
+    assert chosen(project, ["d-trial", "d"], every=False, trials=False) == ["d-trial", *shards]
+    assert chosen(make_project(), ["d"], every=False, trials=False) == ["d"]
 
 
 def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:
@@ -220,6 +229,18 @@ def test_a_plan_says_what_materialize_would_refuse(make_project: ProjectMaker, t
     assert "REFUSED d nothing judged" in out
     assert "d: 4 refused and never sent; commonest reason, 4 of 4: the chat template refused it: Templ" in out
     assert "\x1b" not in out
+
+
+def test_a_damaged_source_leaves_the_plan_of_the_others(make_project: ProjectMaker, tmp_path: Path) -> None:
+    make_project(demo_rows("chat", 3))
+    config = yaml.safe_load((tmp_path / "eagle3.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "bad.jsonl.gz").write_bytes(b"")
+    config["datasets"].insert(0, {**config["datasets"][0], "name": "bad", "source": "bad.jsonl.gz"})
+    (tmp_path / "eagle3.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    code, out, err = invoke(tmp_path, "plan", "--all")
+    assert code == 1
+    assert row(out, "d")[0] == "3"
+    assert "bad: no plan, " in err and "bad.jsonl.gz: is empty" in err
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,10 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         ("target: {model: m}\ndatasets: [{name: a/b, source: s}]", "datasets[0].name: only letters, digits"),
         ("target: {model: m}\ndatasets: [{name: a-trial, source: s}]", "must not end like a shard"),
+        (
+            f"target: {{model: m}}\ndatasets: [{{name: {'a' * 300}, source: s}}]",
+            "datasets[0].name: must have at most 128 characters, not 300: it names files",
+        ),
         ("target: {model: m}\ndatasets: [{name: a-0of2, source: s}]", "must not end like a shard"),
         ("target: {model: m}\ndatasets: [{name: a, source: s}, {name: a, source: t}]", "given twice: a"),
         (
@@ -360,3 +364,36 @@ def test_a_password_in_a_place_is_not_repeated(tmp_path: Path, place: str, shown
     with pytest.raises(ConfigError) as raised:
         load_config(written(tmp_path, text))
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_link_as_a_source_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "0a1b2c").write_bytes(b"{}\n")
+    (tmp_path / "train.jsonl").symlink_to(tmp_path / "0a1b2c")
+    (tmp_path / "here").symlink_to(tmp_path, target_is_directory=True)
+    config = load_config(written(tmp_path, "target: {model: demo}\ndatasets: [{name: a, source: here/train.jsonl}]\n"))
+    assert config.datasets[0].source == (str(tmp_path / "train.jsonl"),)
+
+
+@pytest.mark.parametrize(
+    "alerts",
+    [
+        "https://hooks.example.org/T0/hunter2",
+        "{webhook_env: 'https://hooks.example.org/T0/hunter2'}",
+        "{webhook: 'https://hooks.example.org/T0/hunter2'}",
+        "{webhook_env: ['https://hooks.example.org/T0/hunter2']}",
+        "{webhook_env: W, ui_url: 'https://me:hunter2@ui'}",
+        "{webhook_env: W, ui_url: 'https://ui/?token=hunter2'}",
+        "{webhook_env: W, ui_url: 'javascript:hunter2'}",
+    ],
+)
+def test_a_webhook_in_the_config_is_refused_and_not_repeated(tmp_path: Path, alerts: str) -> None:
+    message = fault(tmp_path, f"{GOOD}alerts: {alerts}\n")
+    assert ": alerts" in message and "hunter2" not in message
+
+
+def test_alerts_and_metrics_are_read(tmp_path: Path) -> None:
+    text = f"{GOOD}alerts: {{webhook_env: HOOK, ui_url: 'https://ui.example.org/x/'}}\nmetrics: {{directory: prom}}\n"
+    config = load_config(written(tmp_path, text))
+    assert (config.alerts.webhook_env, config.alerts.ui_url) == ("HOOK", "https://ui.example.org/x")
+    assert config.metrics.directory == str(tmp_path / "prom")
+    assert "metrics.directory: must be a local path" in fault(tmp_path, f"{GOOD}metrics: {{directory: 's3://b/x'}}\n")

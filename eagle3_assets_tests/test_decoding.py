@@ -1,3 +1,4 @@
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -7,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.decoding import Decoder, Sample, sample_lines, shown_line, shown_text, spread
+from eagle3_assets.decoding import Decoder, Sample, sample_json, sample_lines, shown_line, shown_text
 from eagle3_assets.tokens.profile import resolve_profile
+from eagle3_assets.tokens.quantiles import spread
 from eagle3_assets_tests.tokens import kimi
 
 
@@ -78,6 +80,29 @@ def test_reasoning_and_tool_calls_are_told_apart(decoder: Decoder) -> None:
     said = [piece.kind for piece in decoder.output_pieces(ids) if piece.text == "x"]
     assert said == ["reasoning", "reasoning", "text", "tools", "text"]
     assert [piece.kind for piece in decoder.output_pieces(x)] == ["text"]
+
+
+def test_unclosed_reasoning_is_reasoning_where_the_prompt_opened_it(decoder: Decoder) -> None:
+    assert decoder.profile and decoder.profile.tools
+    tools, x = decoder.profile.tools, encoded(decoder, "x")
+    opened, closed = [kimi.HELLO, kimi.THINK], [kimi.HELLO, kimi.THINK, kimi.END_THINK]
+
+    def kinds(ids: list[int], prompt_ids: list[int] | None) -> list[str]:
+        return [piece.kind for piece in decoder.output_pieces(ids, prompt_ids) if piece.text == "x"]
+
+    assert kinds(x, opened) == ["reasoning"]
+    assert kinds(x, closed) == kinds(x, None) == ["text"]
+    assert kinds([kimi.THINK, *x], None) == ["reasoning"]
+    assert kinds([*x, tools.opening, *x, tools.closing, *x], opened) == ["reasoning", "tools", "text"]
+    pieces = list(sample_lines(Sample("s", x, opened), decoder))
+    assert [(piece.text, piece.kind) for piece in pieces[1:]] == [("x", "reasoning"), ("\n", "text")]
+
+
+@pytest.mark.parametrize(("finish", "end"), [("length", " cut off ====="), ("stop", "@-1 ====="), (None, "@-1 =====")])
+def test_the_header_says_what_was_cut_off(decoder: Decoder, finish: str | None, end: str) -> None:
+    sample = Sample("s", [kimi.HELLO], finish_type=finish)
+    assert shown(sample, decoder).splitlines()[0].endswith(end)
+    assert json.loads(sample_json(sample, decoder))["finish_type"] == finish
 
 
 @given(st.text(max_size=30), st.lists(st.integers(0, 5), max_size=10))

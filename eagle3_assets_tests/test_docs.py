@@ -12,7 +12,7 @@ from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.prompts.rows import NotedRow, read_partition
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*/README.md")])
 
 
 def test_generated_pages_are_what_the_code_says() -> None:

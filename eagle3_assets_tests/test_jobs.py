@@ -7,13 +7,17 @@ import dagster as dg
 import pytest
 import yaml
 
+from eagle3_assets.assets.raw_generations import GenerationConfig
 from eagle3_assets.build import build_defs
+from eagle3_assets.checks.replay import ReplayConfig
 from eagle3_assets.jobs import CORPUS_JOB, EXPORT_JOB, PARTITION_JOB, REPLAY_JOB, TRIAL_JOB
 from eagle3_assets.project import Project
+from eagle3_assets.resources import EngineResource
 from eagle3_assets.tokens.laws import ON_REQUEST
 from eagle3_assets_tests.conftest import ProjectMaker
 
 DOCS = Path(__file__).parent.parent / "docs"
+EXAMPLES = sorted((DOCS / "examples" / "run_config").glob("*.yaml"))
 RUN_CONFIGS = re.findall(r"```yaml\n(ops:\n.*?)```", (DOCS / "partitions.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -49,6 +53,21 @@ def test_the_docs_run_configs_are_those_of_the_job(text: str, make_project: Proj
     assert dg.validate_run_config(job(make_project(), PARTITION_JOB), yaml.safe_load(text))
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_saved_run_configs_are_those_of_the_job_in_their_name(path: Path, make_project: ProjectMaker) -> None:
+    text = path.read_text(encoding="utf-8")
+    name = path.stem.split("-")[0]
+    assert text.startswith(f"# Job {name}: ")
+    assert dg.validate_run_config(job(make_project(), name), yaml.safe_load(text))
+    assert f"(examples/run_config/{path.name}) | `{name}` |" in (DOCS / "partitions.md").read_text(encoding="utf-8")
+
+
+def test_every_wish_has_a_saved_run_config() -> None:
+    wishes = set(GenerationConfig.model_fields) | set(ReplayConfig.model_fields)
+    saved = "".join(path.read_text(encoding="utf-8") for path in EXAMPLES)
+    assert {wish for wish in wishes if f"{wish}:" in saved} == wishes
+
+
 def test_the_docs_show_every_wish() -> None:
     for wish in ("retry_failed", "retry_broken", "regenerate", "trial_sampling"):
         assert any(wish in text for text in RUN_CONFIGS), wish
@@ -72,3 +91,14 @@ def test_a_trial_has_its_datasets_sampling_and_no_other_partition_is_taken_for_o
     [failure] = [event for event in result.all_events if event.is_step_failure]
     assert failure.step_failure_data.user_failure_data
     assert "d, which is no trial" in (failure.step_failure_data.user_failure_data.description or "")
+
+
+def test_whoever_may_launch_cannot_choose_what_runs(make_project: ProjectMaker) -> None:
+    """The Launchpad has no say in the engine, its interpreter, its keys or the target's code."""
+    project = make_project()
+    wanted = {"settings": {"kind": "sglang", "managed": {"python": "/anything"}}}
+    resources = job(project, PARTITION_JOB).resource_defs
+    engine = resources["engine"](dg.build_init_resource_context(config=wanted))
+    target = resources["target"](dg.build_init_resource_context(config={"settings": {"model": "/any"}}))
+    assert engine == EngineResource(project.config.engine, project.config.target, project.layout.servers())
+    assert target.load().settings == project.config.target

@@ -9,6 +9,7 @@ from eagle3_assets.planning import (
     Expected,
     Outputs,
     PromptTokens,
+    Throughput,
     expected_in_all,
     expected_output,
     prompt_tokens,
@@ -68,3 +69,16 @@ def test_the_total_is_as_sure_as_its_least_sure_part() -> None:
     # What is done already has no part in how sure the rest is.
     assert expected_in_all([measured, Expected(0, "cap", 0)]) == Expected(100, "measured", 1_000)
     assert expected_in_all([]) == Expected(0, "measured", 0)
+
+
+def test_a_throughput_says_what_measured_it_and_how_little_that_is() -> None:
+    one = Throughput(123.4, 1, "d-trial", 2, 9.0)
+    assert one.text == (
+        "123 output tokens/s, measured by the last run that generated: d-trial, 2 outputs in 9 s; so short a run says"
+        " little of a long one"
+    )
+    several = Throughput(5_000.0, 3, "B1", 40_000, 7_200.0)
+    assert several.text == (
+        "5,000 output tokens/s, measured by the last 3 runs that generated, the newest of B1, 40,000 outputs"
+        " in 2 h 00 min"
+    )

@@ -11,7 +11,14 @@ import pytest
 
 from eagle3_assets.cli.tables import remarks
 from eagle3_assets.project import Project
-from eagle3_assets.running import HOME_VARIABLE, PartitionRun, instance_home, materialize, persistent_instance
+from eagle3_assets.running import (
+    HOME_VARIABLE,
+    PartitionRun,
+    instance_home,
+    materialize,
+    persistent_instance,
+    throughput_of,
+)
 from eagle3_assets.tokens.reasons import commonest_reason, reason_kinds
 from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
 from eagle3_assets_tests.engines.fault_server import FaultServer
@@ -112,3 +119,30 @@ def test_reasons_are_counted_by_their_kind() -> None:
     assert reason_kinds(reasons).rows() == [("too long", 3), ("law x", 2), ("no colon", 1)]
     assert commonest_reason(reasons) == "3 of 6: too long: 9 tokens"
     assert commonest_reason(pl.Series([None], dtype=pl.String)) is None
+
+
+def test_a_tiny_run_has_no_more_part_in_the_throughput_than_it_took() -> None:
+    def made(partition: str, outputs: int, seconds: float, tokens_per_s: float, engine: str = "sglang") -> None:
+        metadata: dict[str, Any] = {
+            "environment": {"engine": engine},
+            "identity_facts": {"tokenizer": "t"},
+            "generated_in_this_run": outputs,
+            "seconds": seconds,
+            "tokens_per_second": tokens_per_s,
+        }
+        instance.report_runless_asset_event(
+            dg.AssetMaterialization("raw_generations", partition=partition, metadata=metadata)
+        )
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert throughput_of(instance, "sglang", "t") is None
+        made("old", 9_000, 600.0, 9.0)
+        made("long", 5_000, 590.0, 1_000.0)
+        made("tiny", 2, 10.0, 40.0)
+        made("other", 2, 10.0, 5.0, engine="transformers")
+        made("kept", 0, 0.0, 0.0)
+        # What lies behind ten minutes of generating has no part in it.
+        found = throughput_of(instance, "sglang", "t")
+    assert found is not None
+    assert (found.runs, found.partition, found.outputs, found.seconds) == (2, "tiny", 5_002, 600.0)
+    assert found.tokens_per_s == pytest.approx((590 * 1_000 + 10 * 40) / 600)

@@ -77,6 +77,10 @@ def test_more_refused_than_the_limit_warn_and_nothing_usable_is_an_error(
     result = check(project, quick)["source_rows_accounted"]
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "25.00% refused is more than refused_limit (20.00%)" in (result.description or "")
+    project = make_project(demo_rows("chat", 3), dataset={"skip": 7})
+    make(project, quick)
+    said = check(project, quick)["source_rows_accounted"].description or ""
+    assert "3 skipped; `skip` leaves out every row" in said.replace("\\", "")
     project = make_project(["{", "{"], dataset={"refused_limit": 1.0})
     make(project, quick)
     result = check(project, quick)["source_rows_accounted"]
@@ -104,6 +108,19 @@ def test_what_is_stored_is_held_against_the_source_as_it_is_now(
     said = check(other, quick)["source_unchanged"].description or ""
     assert "turns was 'last' and is 'all'" in said.replace("\\", "")
     assert "max_prompt_tokens" not in said  # it decides no prompt
+
+
+def test_what_comes_behind_the_limit_is_no_change(
+    make_project: ProjectMaker, quick: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    (tmp_path / "set").mkdir()
+    write_jsonl(tmp_path / "set" / "b.jsonl", demo_rows("chat", 4))
+    for limit, unchanged in ((4, True), (5, False)):
+        project = make_project([], dataset={"source": "set", "limit": limit})
+        make(project, quick)
+        write_jsonl(tmp_path / "set" / "c.jsonl", demo_rows("chat", 4))
+        assert check(project, quick)["source_unchanged"].passed == unchanged
+        (tmp_path / "set" / "c.jsonl").unlink()
 
 
 def test_a_record_of_other_prompts_is_not_believed(make_project: ProjectMaker, quick: dg.DagsterInstance) -> None:

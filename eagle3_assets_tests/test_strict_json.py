@@ -29,6 +29,9 @@ FAULTS = {
     b"-1e999": "holds a number that no float can hold: -1e999",
     b"9" * 5_000: "holds a whole number of thousands of digits",
     b'{"a": 1, "a": 1}': "has the key 'a' twice in one object",
+    b'{"%b": 1, "%b": 1}' % (b"k" * 1_000_000, b"k" * 1_000_000): "has the key '"
+    + "k" * 56
+    + "... twice in one object",
     b'"\\ud83d"': "holds half of a surrogate pair, which is no text",
     b'"\\uDE00 \\uD83D"': "holds half of a surrogate pair, which is no text",
     b'{"\\ud83d": 1}': "holds half of a surrogate pair, which is no text",

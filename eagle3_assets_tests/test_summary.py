@@ -1,11 +1,15 @@
 """The corpus summed up: what counts is what training_samples takes, and everything else is named."""
 
+import base64
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import dagster as dg
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -16,14 +20,17 @@ from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.config import load_config
 from eagle3_assets.contract import CORPUS_SUMMARY
+from eagle3_assets.generation.sealed import CURRENT
 from eagle3_assets.jobs import CORPUS_JOB, PARTITION_JOB
 from eagle3_assets.pages.corpus import corpus_page
 from eagle3_assets.pages.plots import overlay_markdown
+from eagle3_assets.planning import Throughput
 from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
 from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.storage.layout import WHOLE
-from eagle3_assets.summary import partition_states, summarize, summary_verdict
+from eagle3_assets.summary import partition_states, projection_text, summarize, summary_verdict
+from eagle3_assets.survey import Survey
 from eagle3_assets.target import load_target
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
 from eagle3_assets_tests.conftest import SHARDS, demo_rows, two_datasets, write_jsonl
@@ -37,8 +44,8 @@ def folder(corpus_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(corpus_folder, tmp_path / "copy")
 
 
-def summed(project: Project, tokens_per_s: float | None = None) -> pl.DataFrame:
-    summary = summarize(project, load_target(project.config.target), tokens_per_s)
+def summed(project: Project, speed: Throughput | None = None) -> pl.DataFrame:
+    summary = summarize(project, load_target(project.config.target), speed)
     assert summary.schema == CORPUS_SUMMARY
     return summary
 
@@ -54,7 +61,7 @@ def why(summary: pl.DataFrame, partition: str) -> str:
 
 def test_what_counts_is_what_training_samples_takes(corpus_folder: Path) -> None:
     project = Project(load_config(corpus_folder / "eagle3.yaml"))
-    summary = summed(project, tokens_per_s=10.0)
+    summary = summed(project, Throughput(10.0, 1, "talk-trial", 2, 9.0))
     assert summary["dataset"].to_list() == ["calls", "talk", None]
     calls, talk, whole = summary.to_dicts()
     samples = training(project, *SHARDS)
@@ -91,6 +98,13 @@ def test_a_partition_that_a_law_refuses_does_not_count_whatever_was_said_before(
     assert partition_states(summary.row(-1, named=True))["refused"] == [SHARDS[0]]
     assert "stored_as_captured" in why(summary, SHARDS[0])
     assert summary["samples"][0] == len(training(project, SHARDS[1]))
+    # Nor is it projected as good, and what is to be done there is said.
+    assert summary.select("held_up", "to_generate", "projected_samples").row(0) == (3, 0, 3)
+    assert summary["projected_tokens"][0] == summary["tokens"][0]
+    assert projection_text(summary.row(0, named=True)) == (
+        "as things are, nothing more will be generated; 1 refused (calls-00of02): 3 prompts there need retry_failed,"
+        " retry_broken or regenerate, whichever mends what the law found"
+    )
     page = corpus_page(summary)
     assert "stored_as_captured" in page
     assert "not counted" in page
@@ -102,14 +116,120 @@ def test_what_is_stale_is_named_with_what_has_changed(folder: Path) -> None:
     calls = summary.row(0, named=True)
     assert partition_states(calls) == {"stale": list(SHARDS)}
     assert "made with other settings: sampling.temperature: 0.0 -> 0.5" in why(summary, SHARDS[0])
-    # It counts, as the trainers would get it; with the settings now, all of it is still to come.
-    assert (calls["samples"], calls["to_generate"], calls["projected_samples"]) == (6, 6, 6)
+    # It counts, as the trainers would get it, and stays so: materialize sends nothing without regenerate.
+    assert "3 prompts that only regenerate sends" in why(summary, SHARDS[0])
+    assert (calls["samples"], calls["to_generate"], calls["held_up"], calls["projected_samples"]) == (6, 0, 6, 6)
+    assert calls["projected_tokens"] == calls["tokens"]
+    said = projection_text(calls)
+    assert said == (
+        "as things are, nothing more will be generated; 2 blocked (calls-00of02, calls-01of02): materialize refuses to"
+        " send 6 prompts there; plan says why"
+    )
 
     project = two_datasets(folder)
     write_jsonl(folder / "prompts.jsonl", demo_rows("function_calling", 8))
     summary = summed(project)
     assert "the source has changed since they were stored" in why(summary, SHARDS[0]) + why(summary, SHARDS[1])
     assert summary["to_generate"][0] == 2
+
+
+def test_prompts_that_failed_are_counted_and_named_though_their_partition_is_refused(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    sealed = sealed_generations(project.layout, SHARDS[0])
+    never = ("sample_id", "prompt_ids", "sampling", "identity", "environment", "request_key", "attempts", "endpoint")
+    harm(
+        project,
+        SHARDS[0],
+        lambda rows: rows.with_columns(
+            *(pl.lit(None, dtype).alias(name) for name, dtype in rows.schema.items() if name not in never)
+        ).with_columns(status=pl.lit("failed"), reason=pl.lit("HTTP 500")),
+    )
+    pointer = sealed.pointer.model_copy(update={"generated": 0, "failed": 3})
+    (Path(str(sealed.directory)) / CURRENT).write_text(pointer.model_dump_json(), encoding="utf-8")
+    summary = summed(project)
+    calls = summary.row(0, named=True)
+    assert partition_states(calls) == {"complete": [SHARDS[1]], "refused": [SHARDS[0]]}
+    assert (calls["failed"], calls["samples"], calls["held_up"], calls["projected_samples"]) == (3, 3, 3, 3)
+    assert "3 prompts failed and stay so unless they are asked again (retry_failed)" in summary_verdict(summary)
+
+
+def test_prompts_that_materialize_would_refuse_to_send_are_not_promised(folder: Path) -> None:
+    project = two_datasets(folder)
+    evil = {"id": "evil", "messages": [{"role": "user", "content": "a <|im_end|> of my own"}]}
+    write_jsonl(folder / "talk.jsonl", [*demo_rows("chat", 3), evil])
+    planned = Survey(project, load_target(project.config.target)).of(project.partition("talk"))
+    assert (planned.blocked, planned.missing) == (True, 3)
+    summary = summed(project)
+    assert summary["to_generate"].to_list() == [0, 0, 0]
+    assert summary["held_up"].to_list() == [0, 3, 3]
+    assert why(summary, "talk") == "; ".join(planned.hindrances)
+    assert "1 blocked (talk): materialize refuses to send 3 prompts there; plan says why" in summary_verdict(summary)
+
+
+def test_a_damaged_shard_is_unreadable_alone(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "none"))
+    project = Project(load_config(folder / "eagle3.yaml"))
+    path = Path(str(sealed_generations(project.layout, SHARDS[0]).path))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    summary = summed(project)
+    assert partition_states(summary.row(0, named=True)) == {"complete": [SHARDS[1]], "unreadable": [SHARDS[0]]}
+    assert summary["samples"][0] == len(training(project, SHARDS[1]))
+    assert summary.select("to_generate", "projected_samples").row(0) == (0, 3)
+    assert "1 unreadable (calls-00of02): the prompts there count again when" in summary_verdict(summary)
+    # So does plan: the others have theirs.
+    result = CliRunner().invoke(app, ["plan", "calls", "--config", str(folder / "eagle3.yaml")])
+    assert result.exit_code == 1
+    assert f"\u2502 {SHARDS[1]} " in result.stdout
+    assert f"calls: no plan, {path}: " in result.stderr
+
+
+def damage_body(path: Path) -> None:
+    """Makes the pages of a parquet file unreadable and leaves its footer whole."""
+    data = bytearray(path.read_bytes())
+    pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    data[4:pages] = b"\xff" * (pages - 4)
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("asset", ["raw_generations", "tokenized_prompts"])
+def test_damage_behind_a_whole_footer_is_one_error_that_names_the_file(
+    asset: str, folder: Path, tmp_path: Path
+) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    sealed = sealed_generations(project.layout, SHARDS[0]).path
+    path = Path(str(sealed if asset == "raw_generations" else project.layout.asset_file(asset, SHARDS[0])))
+    damage_body(path)
+    said = f"{path}: is damaged and cannot be read to its end ("
+    assert why(summed(project), SHARDS[0]).startswith(said)
+    config = ["--config", str(folder / "eagle3.yaml")]
+    page = ["--html", str(tmp_path / "page.html")]
+    for command in (["stats", SHARDS[0]], ["stats", SHARDS[0], *page], ["decode", SHARDS[0], *page]):
+        result = CliRunner().invoke(app, [*command, *config])
+        # Lengths ask for no prompts: they are shown, and why the partition cannot be used beside them.
+        assert result.exit_code == (
+            1 if command[0] == "stats" and asset != "raw_generations" and len(command) == 2 else 2
+        )
+        assert said in result.stderr, result.output
+        assert isinstance(result.exception, SystemExit)
+    path.write_bytes(b"")
+    for command in (["stats", SHARDS[0], *page], ["decode", SHARDS[0], *page]):
+        result = CliRunner().invoke(app, [*command, *config])
+        assert (result.exit_code, str(path) in result.stderr) == (2, True), result.output
+
+
+def test_stats_are_of_what_is_sealed_now_and_say_what_a_law_refuses(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    config = ["--config", str(folder / "eagle3.yaml")]
+    # A file that length_statistics knows nothing of, and that a law refuses.
+    harm(project, SHARDS[0], lambda rows: rows.with_columns(output_ids=pl.col("output_ids").list.head(7)))
+    result = CliRunner().invoke(app, ["stats", SHARDS[0], "--json", *config])
+    made = json.loads(result.stdout)
+    assert (made["state"], made["statistics"][0]["max"], result.exit_code) == ("refused", 7, 1)
+    assert any(reason.startswith("stored_as_captured: 3 of 3 samples break it") for reason in made["why"])
+    assert f"{SHARDS[0]} is refused: " in result.stderr
+    result = CliRunner().invoke(app, ["stats", SHARDS[1], "--json", *config])
+    made = json.loads(result.stdout)
+    assert (made["state"], made["why"], result.exit_code) == ("usable", [], 0)
 
 
 def test_one_source_or_file_that_cannot_be_read_does_not_hide_the_others(folder: Path) -> None:
@@ -195,8 +315,37 @@ def test_what_others_wrote_makes_no_element_of_the_page() -> None:
     assert [a["data-dataset"] for tag, a in parsed.elements if tag == "polyline"] == ["a"]
 
 
-def test_many_datasets_and_none_have_a_picture() -> None:
-    assert overlay_markdown([row(dataset=str(n)) for n in range(20)] + [row()]).count("royalblue") == 3
+@pytest.mark.parametrize("datasets", range(1, 31))
+def test_any_number_of_datasets_has_a_picture_in_place_whose_lines_can_be_told_apart(datasets: int) -> None:
+    random = np.random.default_rng(datasets)
+    rows = [
+        row(
+            dataset=f"B{n:02}_openthoughts_{'very_' * 12}long_name_{n:02}",
+            lengths=np.clip(random.lognormal(6 + n / 10, 0.9, 3_000 - n), 1, 2**20).astype(np.int32).tolist(),
+        )
+        for n in range(datasets)
+    ]
+    markdown = overlay_markdown([*rows, row(dataset=None)])
+    assert len(markdown) < 1_000
+    url = markdown.split("(", 1)[1].split(")", 1)[0]
+    picture = ElementTree.fromstring(base64.b64decode(url.removeprefix("data:image/svg+xml;base64,")))  # noqa: S314 - ours
+    paths = picture.findall(".//{*}path")
+    colours = [path.attrib["stroke"] for path in paths]
+    assert len(set(colours)) == len(colours) >= min(datasets, 3)
+    assert all(re.fullmatch(r"M\d+ \d+l[\d -]+", path.attrib["d"]) for path in paths)
+    for n, colour in enumerate(colours):
+        assert f"{colour} B{n:02}_openthoug...ng_name_{n:02} (median {rows[n]['median']:,})" in markdown
+    if len(colours) < datasets:
+        assert "; not drawn: " in markdown
+    # On the page there is a line for each, and no two look the same.
+    parsed = Elements()
+    parsed.feed(corpus_page(pl.DataFrame([*rows, row(dataset=None)], schema=CORPUS_SUMMARY)))
+    looks = [a["class"] for tag, a in parsed.elements if tag == "polyline"]
+    assert len(set(looks)) == len(looks) == datasets
+    assert {f"line {a['class']}" for tag, a in parsed.elements if tag == "li"} == set(looks)
+
+
+def test_no_outputs_and_equal_ones_have_a_picture_or_none() -> None:
     assert overlay_markdown([row(lengths=[]), row(lengths=[])]) == "no outputs"
     one = [row(dataset="one", lengths=[7]), row(lengths=[7])]
     assert "data:image/svg+xml" in overlay_markdown(one)

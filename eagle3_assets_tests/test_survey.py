@@ -16,7 +16,7 @@ from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
 from eagle3_assets.storage.files import sealed_generations, write_parquet
-from eagle3_assets.survey import Surveyed, survey
+from eagle3_assets.survey import Survey, Surveyed
 from eagle3_assets.target import load_target
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker, demo_rows, write_jsonl
 
@@ -32,7 +32,7 @@ def quick() -> Iterator[dg.DagsterInstance]:
 def counted(project: Project, key: str = "d") -> Surveyed:
     """Surveys a partition, and sees to it that no file is touched by that."""
     before = contents(project)
-    [found] = survey(project, [project.partition(key)], load_target(project.config.target))
+    found = Survey(project, load_target(project.config.target)).of(project.partition(key))
     assert contents(project) == before
     assert found.prompts == found.generated + found.failed + found.refused + found.missing
     return found

@@ -50,7 +50,7 @@ def test_every_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     run = commands()
     assert [shlex.split(line)[1] for line in run] == [
         *("check-config", "datasets", "materialize", "prompt", "decode", "decode", "stats", "decode"),
-        *("plan", "ui", "materialize", "replay"),
+        *("plan", "ui", "materialize", "replay", "export", "verify"),
     ]
     for line in run:
         arguments = shlex.split(line)[1:]
@@ -59,3 +59,4 @@ def test_every_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, (line, result.output, result.exception)
     assert (tmp_path / "page.html").stat().st_size > 10_000
+    assert sum(len(path.read_text().splitlines()) for path in (tmp_path / "drafter-data").glob("*/*.jsonl")) > 0

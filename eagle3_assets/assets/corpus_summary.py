@@ -20,7 +20,7 @@ from eagle3_assets.tokens.safe_text import visible
 
 NAME = "corpus_summary"
 FIGURES = ("samples", "tokens", "median", "reasoning_share", "drift_share", "cut_off_share", "quarantined", "failed")
-PROJECTED = ("to_generate", "projected_tokens", "seconds_left")
+PROJECTED = ("held_up", "to_generate", "projected_tokens", "seconds_left")
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -42,7 +42,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         output_required=False,
     )
     def corpus_summary(
-        context: dg.AssetExecutionContext, target: TargetResource
+        context: dg.AssetExecutionContext, target: dg.ResourceParam[TargetResource]
     ) -> Iterator[dg.MaterializeResult[pl.DataFrame]]:
         if partition := context.run.tags.get("dagster/partition"):
             context.log.info(f"left out of the run for {partition}: it is about all partitions. Use the job corpus.")
@@ -50,7 +50,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         with failing_clearly():
             loaded = target.load()
             speed = throughput_of(context.instance, project.config.engine.kind, loaded.tokenizer_sha256)
-            summary = summarize(project, loaded, speed.tokens_per_s if speed else None)
+            summary = summarize(project, loaded, speed)
             place = project.layout.corpus_page()
             write_page(corpus_page(summary), place)
         whole = summary.row(-1, named=True)
@@ -62,6 +62,7 @@ def build(project: Project) -> dg.AssetsDefinition:
                 "datasets": datasets_table(summary),
                 "not_complete": partitions_table(whole),
                 "page": dg.MetadataValue.path(str(place)),
+                **({"throughput": whole["throughput"]} if whole["throughput"] else {}),
                 **{key: round(whole[key], 4) for key in (*FIGURES, *PROJECTED) if whole[key] is not None},
                 **usual_metadata(len(summary), project.layout.asset_file(NAME, WHOLE)),
             },

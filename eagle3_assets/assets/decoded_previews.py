@@ -1,6 +1,8 @@
 """The asset ``decoded_previews``: what the model actually said, for a person to read."""
 
+from collections.abc import Mapping
 from textwrap import TextWrapper
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -20,13 +22,15 @@ from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.storage.files import write_page
 from eagle3_assets.tokens.laws.texts import DRIFT_KINDS
-from eagle3_assets.tokens.safe_text import markdown_block, markdown_code
+from eagle3_assets.tokens.safe_text import excerpt, markdown_block, markdown_code, visible
+from eagle3_assets.tokens.strata import first_look
 from eagle3_assets.tokens.verdict import Verdict
 
-SHOWN = 5
 LINE = 64
 IN_PLACE = 1_000
 """Dagster's UI shows Markdown shorter than this many characters in place and hides longer text behind a click."""
+ID_SHOWN, WORD_SHOWN = 80, 24
+"""Characters of a sample's id and of a finish type; both are others' text and may be of any length."""
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -43,7 +47,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"huggingface", "polars"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="2",
+        code_version="3",
         metadata=column_schema(DECODED_PREVIEWS),
     )
     @failing_clearly()
@@ -51,17 +55,18 @@ def build(project: Project) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         tokenized_prompts: pl.LazyFrame,
         raw_generations: Sealed,
-        target: TargetResource,
+        target: dg.ResourceParam[TargetResource],
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()
         inspection = inspect_partition(project, partition, loaded, tokenized_prompts, raw_generations)
         page, place = preview_page(inspection, loaded), project.layout.page(partition.key)
         write_page(page, place)
-        previews = inspection.previews
+        previews, quarantined = inspection.previews, inspection.report.quarantined
+        looked_at = first_look(previews, quarantined or inspection.report.broken).sort("completion_tokens")
         shown = {
-            f"preview_{number}": dg.MetadataValue.md(preview_markdown(row))
-            for number, row in enumerate(previews.head(SHOWN).sort("completion_tokens").iter_rows(named=True), start=1)
+            f"preview_{number}": dg.MetadataValue.md(preview_markdown(row, quarantined=row["sample_id"] in quarantined))
+            for number, row in enumerate(looked_at.iter_rows(named=True), start=1)
         }
         return dg.MaterializeResult(
             value=previews,
@@ -106,19 +111,34 @@ def drift_metadata(verdict: Verdict) -> dict[str, dg.MetadataValue]:
     }
 
 
-def preview_markdown(row: dict[str, object]) -> str:
-    """One preview, short and narrow enough to be shown in place; a longer text loses its middle, and shows where."""
-    head = (
-        f"{markdown_code(str(row['sample_id']))}: {row['completion_tokens']:,} tokens, response@{row['reasoning_end']},"
-        f" {row['finish_type']}, {row['stratum']}"
-    )
-    whole = str(row["text"])
+def preview_markdown(row: Mapping[str, Any], *, quarantined: bool) -> str:
+    """One preview, short and narrow enough to be shown in place; what is too long is cut, and shows where.
+
+    Args:
+        row: of ``contract.DECODED_PREVIEWS``.
+        quarantined: whether the sample is never exported.
+    """
+    finish = row["finish_type"]
+    said = [
+        f"{markdown_code(excerpt(row['sample_id'], ID_SHOWN))}: {row['completion_tokens']:,} tokens",
+        f"response@{row['reasoning_end']}",
+        "no finish type" if finish is None else markdown_code(excerpt(finish, WORD_SHOWN)),
+        row["stratum"],
+        *(["quarantined"] if quarantined else []),
+    ]
+    # Cut after it was made visible: names of hidden characters are longer than these.
+    whole = visible(row["text"], keep_lines=True)
     for kept in (IN_PLACE, *range(IN_PLACE - 150, 0, -50)):
         text = whole if len(whole) <= kept else f"{whole[: kept // 2]} [...] {whole[-(kept // 2) :]}"
-        preview = f"{head}\n\n{markdown_block(_wrapped(text))}"
-        if len(preview) < IN_PLACE:
-            return preview
-    return head
+        preview = f"{', '.join(said)}\n\n{markdown_block(_wrapped(text))}"
+        if _length_in_browser(preview) < IN_PLACE:
+            break
+    return preview
+
+
+def _length_in_browser(text: str) -> int:
+    """As JavaScript counts characters: those beyond U+FFFF are two."""
+    return len(text.encode("utf-16-le")) // 2
 
 
 def _wrapped(text: str) -> str:

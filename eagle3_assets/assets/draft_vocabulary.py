@@ -40,7 +40,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         output_required=False,
     )
     def draft_vocabulary(
-        context: dg.AssetExecutionContext, target: TargetResource
+        context: dg.AssetExecutionContext, target: dg.ResourceParam[TargetResource]
     ) -> Iterator[dg.MaterializeResult[pl.DataFrame]]:
         if partition := context.run.tags.get("dagster/partition"):
             context.log.info(f"left out of the run for {partition}: it is about all partitions. Use the job corpus.")

@@ -20,7 +20,7 @@ from eagle3_assets.inspecting import partition_facts
 from eagle3_assets.pages.plots import histogram_markdown
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
-from eagle3_assets.tokens.lengths import length_statistics, length_verdict
+from eagle3_assets.tokens.lengths import length_statistics, length_verdict, present_sections
 
 NO_FIGURES = ("section", "turn", "samples", "finish_types", "histogram")
 """Columns that are no single number about the outputs."""
@@ -43,7 +43,7 @@ def build(project: Project) -> dg.AssetsDefinition:
     )
     @failing_clearly()
     def length_statistics_asset(
-        context: dg.AssetExecutionContext, raw_generations: Sealed, target: TargetResource
+        context: dg.AssetExecutionContext, raw_generations: Sealed, target: dg.ResourceParam[TargetResource]
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         statistics = length_statistics(partition_facts(raw_generations, target.load().profile))
@@ -75,7 +75,11 @@ def finish_types(output: Mapping[str, Any]) -> pl.DataFrame:
 
 def sections_table(statistics: pl.DataFrame) -> dg.MetadataValue:
     """Outputs, their sections and their turns, a row for each."""
-    shown = statistics.select("section", "turn", *FIGURES).with_columns(pl.col("mean", "share_under_500").round(4))
+    shown = (
+        present_sections(statistics)
+        .select("section", "turn", *FIGURES)
+        .with_columns(pl.col("mean", "share_under_500").round(4))
+    )
     return dg.MetadataValue.table(
         [
             dg.TableRecord({key: "all" if key == "turn" and value is None else value for key, value in row.items()})

@@ -74,6 +74,7 @@ def source_metadata(record: SourceRecord) -> dict[str, dg.MetadataValue | int]:
         "skipped": accounts.skipped,
         "in_other_partitions": accounts.elsewhere,
         "left_out_by_sample": accounts.left_out,
+        "further_samples": accounts.further_samples,
         "refused_rows": _rows_table(record.refused),
         "remarks": record.remarks,
         "remarked_rows": _rows_table(record.remarked),

@@ -23,6 +23,7 @@ from eagle3_assets.generation.loop import Outcome
 from eagle3_assets.generation.progress import Progress, Throttle
 from eagle3_assets.generation.sealed import read_current, scan_sealed
 from eagle3_assets.judging import judge_raw, judge_tokenized
+from eagle3_assets.metrics import measured
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.remote_code import warning
@@ -104,8 +105,8 @@ def build(project: Project) -> dg.AssetsDefinition:
         config: GenerationConfig,
         prompts: pl.LazyFrame,
         tokenized_prompts: pl.LazyFrame,
-        target: TargetResource,
-        engine: EngineResource,
+        target: dg.ResourceParam[TargetResource],
+        engine: dg.ResourceParam[EngineResource],
         progress: dg.ResourceParam[ProgressListener],
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)
@@ -119,17 +120,20 @@ def build(project: Project) -> dg.AssetsDefinition:
             raise dg.Failure("nothing is generated: " + " ".join(before.refusals), allow_retries=False)
         log = Throttle(lambda now: context.log.info(now.line()))
 
-        def listen(now: Progress) -> None:
-            progress(partition.key, now)
-            log(now)
-
         broken = _broken(project, partition, loaded, tokenized_prompts) if config.retry_broken else ()
-        with heard(context.log.log):
+        directory = project.config.metrics.directory
+        with heard(context.log.log), measured(directory, partition, context.log.warning) as measure:
+
+            def listen(now: Progress) -> None:
+                progress(partition.key, now)
+                log(now)
+                measure(now)
+
             made = generate(
                 project,
                 partition,
                 loaded,
-                engine.create(context.instance, context.run_id),
+                engine.create(context.instance, context.run.run_id),
                 tokenized_prompts,
                 sampling=sampling,
                 wishes=config.wishes(),

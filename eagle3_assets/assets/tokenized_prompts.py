@@ -14,12 +14,11 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
-from eagle3_assets.frames import batches
-from eagle3_assets.judging import tokenize
 from eagle3_assets.project import Project
 from eagle3_assets.remote_code import warning
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.target import LoadedTarget
+from eagle3_assets.tokenizing import tokenized
 from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import markdown_block, visible
@@ -48,7 +47,7 @@ def build(project: Project) -> dg.AssetsDefinition:
     )
     @failing_clearly()
     def tokenized_prompts(
-        context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: TargetResource
+        context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: dg.ResourceParam[TargetResource]
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()
@@ -56,10 +55,9 @@ def build(project: Project) -> dg.AssetsDefinition:
             context.log.warning(visible(warning(loaded.code)))
         parts, versions = [pl.DataFrame(schema=TOKENIZED_PROMPTS)], []
         total, told = prompts.select(pl.len()).collect().item(), time.monotonic()
-        for rows in batches(prompts):
-            tokenized = tokenize(project, partition, loaded, rows)
-            parts.append(tokenized)
-            versions += TokenColumn.from_series(tokenized["prompt_ids"]).digests()
+        for part in tokenized(project, partition, loaded, prompts):
+            parts.append(part)
+            versions += TokenColumn.from_series(part["prompt_ids"]).digests()
             if time.monotonic() - told >= TOLD_EVERY_S:
                 context.log.info(f"rendered {len(versions):,} of {total:,} prompts")
                 told = time.monotonic()

@@ -6,6 +6,7 @@ import dagster as dg
 import polars as pl
 
 from eagle3_assets.assets.common import column_schema, failing_clearly, partitions_definition, usual_metadata
+from eagle3_assets.automation import GOOD
 from eagle3_assets.contract import TRAINING_EXPORT
 from eagle3_assets.exporting import REVISION, ToExport, export
 from eagle3_assets.exports.manifest import Manifest
@@ -29,6 +30,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"polars"},
         partitions_def=partitions_definition(project),
         code_version=REVISION,
+        automation_condition=GOOD,
         metadata=column_schema(TRAINING_EXPORT),
     )
     @failing_clearly()
@@ -38,7 +40,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         tokenized_prompts: pl.LazyFrame,
         raw_generations: Sealed,
         training_samples: pl.LazyFrame,
-        target: TargetResource,
+        target: dg.ResourceParam[TargetResource],
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)
         stored = Stored(prompts, tokenized_prompts, raw_generations)

@@ -42,7 +42,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         prompts: pl.LazyFrame,
         tokenized_prompts: pl.LazyFrame,
         raw_generations: Sealed,
-        target: TargetResource,
+        target: dg.ResourceParam[TargetResource],
     ) -> dg.MaterializeResult[pl.LazyFrame]:
         partition = project.partition(context.partition_key)
         stored = Stored(prompts, tokenized_prompts, raw_generations)

@@ -32,7 +32,7 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
             context: dg.AssetCheckExecutionContext,
             prompts: pl.LazyFrame,
             tokenized_prompts: pl.LazyFrame,
-            target: TargetResource,
+            target: dg.ResourceParam[TargetResource],
         ) -> Iterator[dg.AssetCheckResult]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
@@ -53,7 +53,7 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
             prompts: pl.LazyFrame,
             tokenized_prompts: pl.LazyFrame,
             raw_generations: Sealed,
-            target: TargetResource,
+            target: dg.ResourceParam[TargetResource],
         ) -> Iterator[dg.AssetCheckResult]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)

@@ -44,8 +44,8 @@ def build(project: Project) -> dg.AssetChecksDefinition:
             context: dg.AssetCheckExecutionContext,
             config: ReplayConfig,
             raw_generations: Sealed,
-            target: TargetResource,
-            engine: EngineResource,
+            target: dg.ResourceParam[TargetResource],
+            engine: dg.ResourceParam[EngineResource],
         ) -> Iterator[dg.AssetCheckResult]:
             if context.job_def.asset_layer.executable_asset_keys:
                 return  # Dagster's UI adds every check of an asset to its materialization; this one costs GPU time

@@ -13,6 +13,7 @@ from eagle3_assets.prompts.record import SourceRecord, rows_digest
 from eagle3_assets.prompts.rows import used_rows
 from eagle3_assets.sourcing import source_changes, stored_record
 from eagle3_assets.tokens.safe_text import markdown_text, visible
+from eagle3_assets.tokens.wording import percent
 
 ACCOUNTED = "source_rows_accounted"
 UNCHANGED = "source_unchanged"
@@ -76,13 +77,15 @@ def accounted(record: SourceRecord, used: int, refused_limit: float) -> dg.Asset
         (accounts.elsewhere, "in other partitions"),
         (accounts.skipped, "skipped"),
         (accounts.left_out, "not in the sample"),
+        (accounts.further_samples, "further samples of prompts in other rows"),
     ):
         said += f", {count:,} {what}" if count else ""
     said += f"; first {record.refused[0]}" if record.refused else ""
     if share > refused_limit:
-        said += f"; {share:.2%} refused is more than refused_limit ({refused_limit:.2%})"
+        said += f"; {percent(share, 2)} refused is more than refused_limit ({percent(refused_limit, 2)})"
     if accounts.nothing_usable:
-        said += "; no row is usable" if refused else "; the source is empty"
+        none = "`skip` leaves out every row" if accounts.rows else "the source is empty"
+        said += f"; {'no row is usable' if refused else none}"
     if lost:
         said += f"; {lost:,} rows are not accounted for: materialize prompts again"
     bad = lost != 0 or accounts.nothing_usable

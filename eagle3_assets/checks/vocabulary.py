@@ -31,7 +31,7 @@ def build(project: Project) -> dg.AssetChecksDefinition:
         ],
         description="Every law of the draft vocabulary, on the files as read back.",
     )
-    def vocabulary_laws(target: TargetResource) -> Iterator[dg.AssetCheckResult]:
+    def vocabulary_laws(target: dg.ResourceParam[TargetResource]) -> Iterator[dg.AssetCheckResult]:
         with failing_clearly():
             loaded, place = target.load(), project.layout.vocabulary()
             read = read_vocabulary(place, structural=loaded.profile.structural_ids)

@@ -12,6 +12,7 @@ from eagle3_assets.cli.audit import audit
 from eagle3_assets.cli.check_config import check_config
 from eagle3_assets.cli.decode import decode
 from eagle3_assets.cli.export import export, verify
+from eagle3_assets.cli.metrics import metrics
 from eagle3_assets.cli.partitions import datasets, demo, materialize, stats, ui
 from eagle3_assets.cli.plan import plan
 from eagle3_assets.cli.prompt import prompt
@@ -50,6 +51,7 @@ COMMANDS = (
     stats,
     summary,
     datasets,
+    metrics,
     ui,
     demo,
 )

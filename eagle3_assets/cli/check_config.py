@@ -38,7 +38,7 @@ def check_config(
     from eagle3_assets.cli.check_config_tables import datasets_table, engine_table, findings, target_table
     from eagle3_assets.cli.partitions import open_project
     from eagle3_assets.config import config_path
-    from eagle3_assets.config_check import check_datasets, check_engine, check_target
+    from eagle3_assets.config_check import check_datasets, check_engine, check_metrics, check_target
     from eagle3_assets.decoding import Decoder
     from eagle3_assets.prompt_views import abridged, prompt_lines
 
@@ -65,7 +65,7 @@ def check_config(
             decoder = Decoder(target.loaded.tokenizer, target.loaded.profile)
             for piece in abridged(prompt_lines(one.example, decoder), EXAMPLE_CHARACTERS):
                 write(piece)
-    faults = [*target.faults, *check_engine(project.config)]
+    faults = [*target.faults, *check_engine(project.config), *check_metrics(project.config)]
     faults += [f"{one.dataset.name}: {fault}" for one in checked for fault in one.faults]
     for fault in faults:
         say(f"WRONG {fault}", style=ERROR)

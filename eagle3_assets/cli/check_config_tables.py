@@ -58,7 +58,7 @@ def engine_table(config: Eagle3Config) -> Table:
     for key, value in engine.model_dump(mode="json", exclude_none=True, exclude={"managed"}).items():
         shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         if key == "api_key_env":
-            shown += " (set)" if os.environ.get(shown) else " (not set in this environment)"
+            shown = _variable(shown)
         if shown:
             table.add_row(key, Text(visible(shown)))
     if isinstance(engine, SglangEngineSettings) and engine.managed:
@@ -66,6 +66,8 @@ def engine_table(config: Eagle3Config) -> Table:
             shown = " ".join(value) if isinstance(value, list) else str(value)
             table.add_row(f"managed.{key}", Text(visible(shown)))
     table.add_row("storage.root", Text(str(config.storage.root)))
+    if config.alerts.webhook_env:
+        table.add_row("alerts.webhook_env", Text(_variable(config.alerts.webhook_env)))
     return table
 
 
@@ -140,6 +142,11 @@ def _whole(estimate: Estimate) -> tuple[str, ...]:
     about = "" if estimate.exact else "about "
     figures = (estimate.source_rows, estimate.prompts, estimate.prompt_tokens)
     return (*(f"{about}{figure:,}" for figure in figures), f"{_SIGNS[estimate.output.basis]}{estimate.output.tokens:,}")
+
+
+def _variable(name: str) -> str:
+    """An environment variable by its name; what it holds is nobody's business."""
+    return f"{name} ({'set' if os.environ.get(name) else 'not set in this environment'})"
 
 
 def _facts(title: str) -> Table:

@@ -62,7 +62,8 @@ def decode(
 ) -> None:
     """Shows what the target said, decoded from its ids: every token, structural ones included.
 
-    The first line of a sample names it, its number of tokens, and the index of its end-of-reasoning token (-1: none).
+    The first line of a sample names it, its number of tokens, the index of its end-of-reasoning token (-1: none), and
+    whether it was cut off.
     Control characters in model text are made visible; ids that the tokenizer does not know are shown as <id 999999>.
 
     Of a FILE the first -n samples are read and no more: what comes after them is not checked, and a line on stderr says
@@ -87,7 +88,7 @@ def decode(
     if html and not sealed:
         raise SourceError(f"{source}: --html shows a partition; for a file there is --json, and eagle3-assets audit")
     samples: SampleSource
-    samples = PartitionSource(sealed, prompts=prompt) if sealed else FileSource(Path(source), report=say)
+    samples = PartitionSource(sealed) if sealed else FileSource(Path(source), report=say)
     own_process = ctx.obj == OWN_PROCESS
     if tokenizer:
         decoder = _directory_decoder(tokenizer, trust_remote_code=trust_remote_code, own_process=own_process)

@@ -51,6 +51,7 @@ def source_table(accounts: Accounts) -> Table:
     table.add_row("refused", f"{accounts.refused:,}")
     table.add_row("of other partitions", f"{accounts.elsewhere:,}")
     table.add_row("not in the sample", f"{accounts.left_out:,}")
+    table.add_row("further samples of a prompt", f"{accounts.further_samples:,}")
     table.add_row("used", f"{accounts.used:,}")
     table.add_section()
     table.add_row("all", f"{accounts.rows:,}")

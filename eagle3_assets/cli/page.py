@@ -31,17 +31,18 @@ def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str,
         asked_for: ids of samples to show besides.
 
     Raises:
-        StorageError: nothing is sealed, prompts are not stored, or the page cannot be written.
+        StorageError: nothing is sealed, prompts are not stored, a file is damaged, or the page cannot be written.
         SourceError: a sample that was asked for has no output.
     """
     from eagle3_assets.inspecting import inspect_partition
     from eagle3_assets.pages.page import preview_page
-    from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_page
+    from eagle3_assets.storage.files import naming_damage, scan_parquet, sealed_generations, write_page
 
     partition = project.partition(key)
     sealed = sealed_generations(project.layout, key)
     tokenized = scan_parquet(project.layout.asset_file("tokenized_prompts", key), asset="tokenized_prompts")
-    inspection = inspect_partition(project, partition, target, tokenized, sealed, asked_for)
+    with naming_damage(project.layout, key):
+        inspection = inspect_partition(project, partition, target, tokenized, sealed, asked_for)
     page = preview_page(inspection, target)
     write_page(page, place_given(to))
     say(f"{to}: {len(inspection.samples)} samples of {key}, {len(page.encode()) / 1_000:,.0f} kB")

@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from eagle3_assets.cli.decode import decode, loaded_target
 from eagle3_assets.cli.page import HtmlOption, write_page_of
-from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, say
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, messages, say, waiting
 
 if TYPE_CHECKING:
     import polars as pl
 
     from eagle3_assets.generating import Wishes
     from eagle3_assets.generation.progress import Progress
+    from eagle3_assets.inspecting import PartitionLengths
+    from eagle3_assets.partitions import Partition
     from eagle3_assets.project import Project
     from eagle3_assets.resources import ProgressListener
     from eagle3_assets.running import PartitionRun
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The config; without it $EAGLE3_CONFIG, or the demo's.")
 ]
-PartitionArguments = Annotated[list[str] | None, typer.Argument(metavar="PARTITION...", help="Partition keys.")]
+PartitionArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PARTITION...", help="Partition keys; a dataset's name is all its shards."),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Every partition but the trials.")]
 
 
@@ -91,8 +95,8 @@ def demo(ctx: typer.Context) -> None:
     out.print("The demo's target is a tiny model that shows structure: what it says is no use to anyone.\n")
     runs = _materialize(project, list(project.partitions), Wishes())
     _show_checks(runs)
-    made = [(run.partition, frame) for run in runs if (frame := _statistics(project, run.partition)) is not None]
-    _show_lengths(project, made)
+    stored = ((project.partition(run.partition), _statistics(project, run.partition)) for run in runs)
+    _show_lengths([(partition, frame) for partition, frame in stored if frame is not None])
     first = runs[0].partition
     out.print(f"\nFive outputs of {first}, over its lengths (eagle3-assets decode {first} --spread):\n")
     sys.stdout.flush()
@@ -112,34 +116,43 @@ def stats(
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON for each partition; docs/looking.md says what is in it.")
     ] = False,
+    turns: Annotated[bool, typer.Option("--turns", help="In the table, a row for each turn too.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Shows how long outputs are, in tokens: whole, reasoning, and what follows it; and a histogram on a log axis.
 
-    Exit code 2: length_statistics of a named partition is not there. With --all, those that are there are shown.
+    Of what is sealed now, counted and judged anew, whatever was materialized of it before.
+
+    Exit code 1: a law refuses one of the partitions, or it cannot be judged; its lengths are shown all the same. 2: a
+    named partition is not sealed, or cannot be read. With --all, those that are sealed are shown.
     """
-    from eagle3_assets.storage.files import StorageError
+    from eagle3_assets.generation.sealed import CURRENT
+    from eagle3_assets.inspecting import partition_lengths
+    from eagle3_assets.storage.files import is_stored
 
     project = open_project(config)
     keys = chosen(project, partitions or [], every=every, trials=False)
+    if html and (every or len(keys) > 1 or as_json or turns):
+        raise typer.BadParameter("--html writes the page of one partition, and nothing else")
+    missing = [key for key in keys if every and not is_stored(project.layout.generations(key) / CURRENT)]
+    target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     if html:
-        if every or len(keys) > 1 or as_json:
-            raise typer.BadParameter("--html writes the page of one partition, and nothing else")
-        write_page_of(project, keys[0], loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS), html)
+        write_page_of(project, keys[0], target, html)
         return
-    made = [(key, frame) for key in keys if (frame := _statistics(project, key)) is not None]
-    missing = sorted(set(keys) - {key for key, _ in made})
-    if missing and not every:
-        raise StorageError(
-            f"no length_statistics of {', '.join(missing)}; materialize {'it' if len(missing) == 1 else 'them'} first"
-        )
+    with waiting("counting and judging ..."):
+        made = [partition_lengths(project, project.partition(key), target) for key in keys if key not in missing]
     if as_json:
-        for key, frame in made:
-            typer.echo(_statistics_json(project, key, frame))
+        for one in made:
+            typer.echo(_lengths_json(one))
     else:
-        _show_lengths(project, made, histograms=True)
+        _show_lengths([(one.partition, one.statistics) for one in made], turns=turns, histograms=True)
+    for one in made:
+        if one.why:
+            say(f"{one.partition.key} is {one.state}: {'; '.join(one.why)}", style=ERROR)
     if missing:
         say(f"not made yet: {', '.join(missing)}")
+    if any(one.why for one in made):
+        raise typer.Exit(1)
 
 
 def datasets(config: ConfigOption = None) -> None:
@@ -197,16 +210,22 @@ def open_project(config: Path | None) -> "Project":
 
 
 def chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool) -> list[str]:
-    """The partitions that a person named, or all.
+    """The partitions that a person named, one by one or by their dataset, or all; no trial but by its own key.
 
     Raises:
         UnknownPartitionError: one of them does not exist.
     """
+    from eagle3_assets.partitions import dataset_partitions
+
     if every == bool(keys):
         raise typer.BadParameter("name partitions, or give --all")
     if every:
         return [key for key, partition in project.partitions.items() if trials or not partition.trial]
-    return [project.partition(key).key for key in keys]
+    shards = {
+        dataset.name: [one.key for one in dataset_partitions(dataset) if not one.trial]
+        for dataset in project.config.datasets
+    }
+    return [found for key in keys for found in shards.get(key) or [project.partition(key).key]]
 
 
 def _require_free(host: str, port: int) -> None:
@@ -235,14 +254,14 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     from eagle3_assets.engines.log import heard
     from eagle3_assets.resources import ProgressListener
 
-    screen = Console(stderr=True)
+    screen, live = messages(), sys.stderr.isatty()
     bars = Bars(
         TextColumn("{task.description:<24}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total} {task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
         console=screen,
-        disable=not screen.is_terminal,
+        disable=not live,
     )
     tasks: dict[str, object] = {}
 
@@ -251,7 +270,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         if partition not in tasks:
             tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
         bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
-        if not screen.is_terminal and now.done == now.total:
+        if not live and now.done == now.total:
             screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
     def show(level: int, line: str) -> None:
@@ -285,35 +304,38 @@ def _statistics(project: "Project", key: str) -> "pl.DataFrame | None":
     return scan_parquet(path, asset="length_statistics").collect() if is_stored(path) else None
 
 
-def _show_lengths(project: "Project", made: "Sequence[tuple[str, pl.DataFrame]]", *, histograms: bool = False) -> None:
+def _show_lengths(
+    made: "Sequence[tuple[Partition, pl.DataFrame]]", *, turns: bool = False, histograms: bool = False
+) -> None:
     from eagle3_assets.cli.tables import endings_text, histogram_table, lengths_table
 
     out = console()
-    out.print(lengths_table(made))
-    for key, frame in made:
-        out.print(f"{key}: {_verdict(project, key, frame)}", highlight=False)
+    out.print(lengths_table([(partition.key, frame) for partition, frame in made], turns=turns))
+    for partition, frame in made:
+        out.print(f"{partition.key}: {_verdict(partition, frame)}", highlight=False, markup=False)
         output = frame.row(0, named=True)
         if histograms and output["samples"]:
-            out.print(histogram_table(output))
+            out.print(histogram_table(output, out.options))
             out.print(f"  {endings_text(output)}\n", highlight=False, markup=False)
 
 
-def _verdict(project: "Project", key: str, frame: "pl.DataFrame") -> str:
+def _verdict(partition: "Partition", frame: "pl.DataFrame") -> str:
     from eagle3_assets.tokens.lengths import length_verdict
 
-    dataset = project.partition(key).dataset
-    return length_verdict(frame, dataset.length_band, dataset.name)
+    return length_verdict(frame, partition.dataset.length_band, partition.dataset.name)
 
 
-def _statistics_json(project: "Project", key: str, frame: "pl.DataFrame") -> str:
-    """A partition's statistics in one line: ``partition``, ``dataset``, ``verdict``, ``expected``, ``statistics``."""
-    dataset = project.partition(key).dataset
+def _lengths_json(made: "PartitionLengths") -> str:
+    """A partition's statistics in one line; docs/looking.md says what is in it."""
+    partition = made.partition
     return json.dumps(
         {
-            "partition": key,
-            "dataset": dataset.name,
-            "verdict": _verdict(project, key, frame),
-            "expected": dataset.length_band.model_dump(mode="json"),
-            "statistics": frame.to_dicts(),
+            "partition": partition.key,
+            "dataset": partition.dataset.name,
+            "state": made.state,
+            "why": made.why,
+            "verdict": _verdict(partition, made.statistics),
+            "expected": partition.dataset.length_band.model_dump(mode="json"),
+            "statistics": made.statistics.to_dicts(),
         }
     )

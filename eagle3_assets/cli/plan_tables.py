@@ -17,19 +17,16 @@ from eagle3_assets.planning import (
     Basis,
     Expected,
     PromptTokens,
+    Throughput,
     expected_in_all,
     expected_output,
     prompt_tokens,
     tokens_per_output,
 )
-from eagle3_assets.running import Throughput
 from eagle3_assets.survey import Surveyed
 from eagle3_assets.tokens.safe_text import excerpt, visible
 
 _SIGNS: dict[Basis, str] = {"measured": "", "band": "~ ", "cap": "<= "}
-
-SHORT_S = 60.0
-"""A run of fewer seconds says little of how fast a long one is."""
 
 SHOWN = 160
 """Characters of a source's first unusable row, or of a commonest reason."""
@@ -114,7 +111,7 @@ def plan_remarks(plans: Sequence[Planned]) -> list[Text]:
         *(
             Text.assemble((f"REFUSED {one.key} ", "bold red"), visible(why))
             for one in plans
-            for why in _hindrances(one.counted)
+            for why in one.counted.hindrances
         ),
     ]
 
@@ -124,11 +121,7 @@ def throughput_text(plans: Sequence[Planned], given: float | None, measured: Thr
     if given:
         return Text(f"Time at {given:,g} output tokens/s, as given.")
     if measured:
-        short = "; so short a run says little of a long one" if measured.seconds < SHORT_S else ""
-        return Text(
-            f"Time at {measured.tokens_per_s:,.0f} output tokens/s, measured by the last run that generated:"
-            f" {measured.partition}, {measured.outputs:,} outputs in {duration(measured.seconds)}{short}."
-        )
+        return Text(f"Time at {measured.text}.")
     trial = plans[0].counted.partition.dataset.name + TRIAL_SUFFIX
     return Text(
         "Throughput is unknown, and so is the time: no run of this engine was measured on this Dagster instance yet."
@@ -178,15 +171,3 @@ def _of_partition(counted: Surveyed) -> Iterator[str]:
         yield f"{key}: {counted.failed:,} failed before and stay so; --retry-failed asks them again."
     if counted.other_identity and counted.partition.trial:
         yield f"{key}: generated before with other settings; a trial begins anew by itself."
-
-
-def _hindrances(counted: Surveyed) -> Iterator[str]:
-    """Why materializing would refuse the partition as things are."""
-    if counted.source.accounts.nothing_usable:
-        yield f"{', '.join(counted.partition.dataset.source)} has no usable row."
-    yield from counted.refusals
-    if counted.other_identity and not counted.partition.trial:
-        yield (
-            f"it holds outputs of other settings ({'; '.join(counted.other_identity)}), and two are never mixed. Go"
-            " back to the former settings, or --regenerate: that is what is counted here."
-        )

@@ -6,10 +6,9 @@ What belongs here: the command. Not here: running (``running``), scoring (``repl
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
-from eagle3_assets.cli.terminal import console
+from eagle3_assets.cli.terminal import console, waiting
 
 
 def replay(
@@ -35,7 +34,7 @@ def replay(
 
     project = open_project(config)
     keys = chosen(project, partitions or [], every=every, trials=False)
-    with persistent_instance() as instance, Console(stderr=True).status("scoring ..."):
+    with persistent_instance() as instance, waiting("scoring ..."):
         runs = list(run(project, keys, instance, samples=samples))
     out = console()
     for line in remarks(runs, every=True):

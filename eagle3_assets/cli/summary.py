@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say
+from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say, waiting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,8 +56,8 @@ def summary(
     project = open_project(config)
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     speed = measured_throughput(project.config.engine.kind, target.tokenizer_sha256)
-    with Console(stderr=True).status("judging partitions ..."):
-        made = summarize(project, target, speed.tokens_per_s if speed else None)
+    with waiting("judging partitions ..."):
+        made = summarize(project, target, speed)
     whole = made.row(-1, named=True)
     if html:
         page = corpus_page(made)
@@ -73,6 +72,8 @@ def summary(
         for line in _remarks(whole):
             out.print(line)
         out.print(summary_verdict(made), highlight=False, markup=False)
+        if whole["to_generate"] and whole["throughput"]:
+            out.print(f"Time at {whole['throughput']}.", highlight=False, markup=False)
     if {"refused", "unreadable"} & partition_states(whole).keys():
         raise typer.Exit(1)
 
@@ -86,7 +87,8 @@ def summary_table(made: "pl.DataFrame") -> Table:
     table = Table(
         title="Corpus",
         title_justify="left",
-        caption="drift: of a sample, outputs that decoding and encoding again would change; to come: not yet generated",
+        caption="drift: of a sample, outputs that decoding and encoding again would change; held up: prompts that"
+        " materializing brings no usable output; to come: those that it sends",
         caption_justify="left",
     )
     table.add_column("dataset", overflow="fold")
@@ -94,6 +96,7 @@ def summary_table(made: "pl.DataFrame") -> Table:
     for name in (*_COUNTS, *(share.removesuffix("_share").replace("share_", "") for share in _SHARES), *_LEFT_OUT):
         table.add_column(name.replace("_", " "), justify="right")
     table.add_column("laws warned", overflow="fold")
+    table.add_column("held up", justify="right")
     table.add_column("to come", justify="right")
     rows = made.to_dicts()
     for row in rows[:-1]:
@@ -106,6 +109,7 @@ def summary_table(made: "pl.DataFrame") -> Table:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     from eagle3_assets.summary import COUNTED, partition_states
+    from eagle3_assets.tokens.wording import percent
 
     states = partition_states(row)
     counted = sum(len(keys) for state, keys in states.items() if state in COUNTED)
@@ -113,9 +117,10 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     return [
         f"{counted}/{of}",
         *("" if row[name] is None else f"{row[name]:,}" for name in _COUNTS),
-        *("" if row[name] is None else f"{row[name]:.1%}" for name in _SHARES),
+        *("" if row[name] is None else percent(row[name]) for name in _SHARES),
         *(f"{row[name]:,}" for name in _LEFT_OUT),
         ", ".join(f"{found['law']} ({found['partitions']})" for found in row["laws_warned"]),
+        f"{row['held_up']:,}",
         "unknown" if row["to_generate"] is None else f"{row['to_generate']:,}",
     ]
 

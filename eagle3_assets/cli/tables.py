@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
+from rich.console import ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +17,7 @@ from eagle3_assets.running import PartitionRun
 from eagle3_assets.tokens.lengths import merged
 from eagle3_assets.tokens.safe_text import excerpt, visible
 from eagle3_assets.tokens.verdict import Status
+from eagle3_assets.tokens.wording import percent
 
 SHOWN = 140
 """Characters of what is shown of a commonest reason, its counts included."""
@@ -79,9 +81,9 @@ def _counts(run: PartitionRun) -> str | None:
     return f"{run.partition}: {'; '.join(said)}" if said else None
 
 
-def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]]) -> Table:
-    """Length statistics, one row per partition and section."""
-    table = Table(title="Lengths in tokens", title_justify="left")
+def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]], *, turns: bool = False) -> Table:
+    """Length statistics, one row per partition and section, and for each turn where they are asked for."""
+    table = Table(title="Lengths in tokens", title_justify="left", caption_justify="left")
     columns = ("samples", "tokens", "mean", "min", "median", "p95", "max", "share_under_500", "cut_off_share")
     table.add_column("partition")
     table.add_column("section")
@@ -90,47 +92,59 @@ def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]]) -> Table:
     for partition, frame in statistics:
         table.add_section()
         for row in frame.iter_rows(named=True):
+            if row["turn"] is not None and not turns:
+                table.caption = "of all turns together; with --turns, of each"
+                continue
             whole = row["section"] == "output"
             name = partition if row["turn"] is None else f"  turn {row['turn']}"
-            table.add_row(name if whole else "", row["section"], *(_figure(row[c], c) for c in columns))
+            table.add_row(Text(name if whole else ""), row["section"], *(_figure(row[c], c) for c in columns))
     return table
 
 
-def histogram_table(row: Mapping[str, Any]) -> Table:
-    """Outputs by length, a bar for each bin; the bins of the median and of p95 are named."""
+def histogram_table(row: Mapping[str, Any], options: ConsoleOptions) -> Table:
+    """Outputs by length, a bar for each bin; the bins of the median and of p95 are named.
+
+    Args:
+        row: of ``contract.LENGTH_STATISTICS``.
+        options: of the console that it is for: bars take the room that there is, and characters that it can write.
+    """
     table = Table(box=None, show_header=False, padding=(0, 1))
-    table.add_column(justify="right", style="dim")
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_column()
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
     bins = merged(row["histogram"], MOST_BARS)
-    most = max((b["samples"] for b in bins), default=0)
+    rows = []
     for b in bins:
         last = b["high"] - 1
         span = f"{b['low']:,}" if last == b["low"] else f"{b['low']:,}-{last:,}"
-        marks = [f"{name} {row[name]:,}" for name in ("median", "p95") if b["low"] <= row[name] < b["high"]]
-        table.add_row(
-            span, f"{b['samples']:,}", Text("\u2588" * _bar(b["samples"], most), style="blue"), Text(", ".join(marks))
-        )
+        named = [f"{name} {row[name]:,}" for name in ("median", "p95") if b["low"] <= row[name] < b["high"]]
+        rows.append((span, f"{b['samples']:,}", ", ".join(named)))
+    most = max((b["samples"] for b in bins), default=0)
+    beside = sum(max((len(cells[i]) for cells in rows), default=0) for i in range(3))
+    cells = max(1, min(BAR_CELLS, options.max_width - beside - 2 * len(table.columns)))
+    block = "#" if options.ascii_only else "\u2588"
+    for b, (span, samples, marks) in zip(bins, rows, strict=True):
+        table.add_row(span, samples, Text(block * _bar(b["samples"], most, cells), style="blue"), marks)
     return table
 
 
 def endings_text(row: Mapping[str, Any]) -> str:
     """How outputs ended and what they call, in a line: ``ended by stop 38, length 2; 65% call tools, 31 calls``."""
     ended = ", ".join(f"{visible(f['finish_type'])} {f['samples']:,}" for f in row["finish_types"])
-    return f"ended by {ended}; {row['tool_call_share']:.0%} call tools, {row['tool_calls']:,} calls"
+    return f"ended by {ended}; {percent(row['tool_call_share'])} call tools, {row['tool_calls']:,} calls"
 
 
-def _bar(samples: int, most: int) -> int:
-    """Cells of a bar; what is there at all has one."""
-    return max(1, round(samples / most * BAR_CELLS)) if samples else 0
+def _bar(samples: int, most: int, cells: int) -> int:
+    """Cells of a bar, of at most so many; what is there at all has one."""
+    return max(1, round(samples / most * cells)) if samples else 0
 
 
 def _figure(value: float | None, column: str) -> str:
     if value is None:
         return ""
     if "share" in column:
-        return f"{value:.0%}"
+        return percent(value)
     return f"{value:,.1f}" if column == "mean" else f"{value:,}"
 
 

@@ -6,6 +6,7 @@ What belongs here: the terminal as such. Not here: any command.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -13,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.style import Style
 from typer.core import TyperGroup
+
+from eagle3_assets.cli.fitting import FittingTables
 
 if TYPE_CHECKING:
     from upath import UPath
@@ -28,6 +31,9 @@ READER_GONE = 141
 INTERRUPTED = 130
 """128 + SIGINT."""
 
+PIPE_WIDTH = 200
+"""Columns of what is no terminal."""
+
 ERROR, WARNING = "red", "yellow"
 _STYLES = {"heading": "bold", "reasoning": "yellow", "tools": "green", "structural": "cyan", "unknown": "bold red"}
 
@@ -37,6 +43,9 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's own type, which typer does not export
         """Runs a command and turns its errors into a message and an exit code."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # one that is not UTF-8 shows what it cannot as escapes
         try:
             try:
                 return super().invoke(ctx)
@@ -57,9 +66,7 @@ class Commands(TyperGroup):
 
 
 def writer(stream: TextIO) -> Callable[["Piece"], None]:
-    """What puts pieces on stdout: in colour for a person at a terminal, else nothing but the text."""
-    if isinstance(stream, TextIOWrapper):
-        stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 shows what it cannot as escapes
+    """What puts pieces on stdout: in colour where there are colours, else nothing but the text."""
     styles = {kind: Style.parse(style) for kind, style in _STYLES.items()} if has_colours(stream) else {}
 
     def write(piece: "Piece") -> None:
@@ -94,9 +101,12 @@ def place_given(text: str) -> "UPath":
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether a person sees it in colours; a pipe is no terminal, although rich takes FORCE_COLOR for one."""
+    """Whether a stream gets colours and other styles: the one rule of all commands.
+
+    A terminal does, unless it is a dumb one; FORCE_COLOR is a wish for them anywhere, and NO_COLOR forbids them.
+    """
     console = Console(file=stream)
-    return stream.isatty() and console.color_system is not None and not console.no_color
+    return console.is_terminal and console.color_system is not None and not console.no_color
 
 
 def _explained_errors() -> tuple[type[Exception], ...]:
@@ -106,6 +116,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
     from eagle3_assets.exports.errors import ExportError
     from eagle3_assets.generation.errors import GenerationError
     from eagle3_assets.interchange import InterchangeError
+    from eagle3_assets.metrics import MetricsError
     from eagle3_assets.partitions import UnknownPartitionError
     from eagle3_assets.prompts.rows import PromptSourceError
     from eagle3_assets.sample_sources import SourceError
@@ -120,6 +131,7 @@ def _explained_errors() -> tuple[type[Exception], ...]:
         ExportError,
         GenerationError,
         InterchangeError,
+        MetricsError,
         PromptSourceError,
         RefusedPartitionError,
         SourceError,
@@ -131,6 +143,22 @@ def _explained_errors() -> tuple[type[Exception], ...]:
 
 
 def console() -> Console:
-    """Where tables go: as wide as the terminal, and wide enough for all columns in a pipe or a file."""
-    made = Console()
-    return made if made.is_terminal else Console(width=200)
+    """Where tables go: as wide as the terminal, and wide enough for nearly all columns in a pipe or a file."""
+    made = _console(sys.stdout, None if sys.stdout.isatty() else PIPE_WIDTH)
+    made.push_render_hook(FittingTables())
+    return made
+
+
+def messages() -> Console:
+    """What goes to a person beside the output: bars and what they stand among."""
+    return _console(sys.stderr)
+
+
+def waiting(text: str) -> AbstractContextManager[object]:
+    """Says what takes its time, to who sits at a terminal."""
+    return messages().status(text) if sys.stderr.isatty() else nullcontext()
+
+
+def _console(stream: TextIO, width: int | None = None) -> Console:
+    # Without a height, rich takes 80 columns where TERM is dumb, whatever width is given.
+    return Console(file=stream, width=width, height=width and 25, color_system="auto" if has_colours(stream) else None)

@@ -4,17 +4,16 @@ What belongs here: the command and its table. Not here: counting (``vocabularies
 files (``exports.vocabulary``).
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, console, say
+from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say, waiting
+from eagle3_assets.tokens.wording import percent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,10 +27,10 @@ def vocabulary(
         int | None, typer.Option("--size", metavar="D", min=1, help="Draft ids; else export.draft_vocab_size.")
     ] = None,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Write the files that trainers read there.")
+        str | None, typer.Option("--to", metavar="DIR", help="Write the files that trainers read there.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the page there; it opens from disk.")
+        str | None, typer.Option("--html", metavar="FILE", help="Write the page there; it opens from disk.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -42,8 +41,6 @@ def vocabulary(
 
     Exit code 0: chosen. 1: chosen, but a partition is refused or cannot be read. 2: nothing could be counted.
     """
-    from upath import UPath
-
     from eagle3_assets.exports.vocabulary import FILES, require_torch, vocabulary_files, write_vocabulary
     from eagle3_assets.pages.coverage import coverage_page
     from eagle3_assets.storage.files import write_page
@@ -56,7 +53,7 @@ def vocabulary(
         require_torch()
     # The files are torch's, so it must not be kept out.
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS and not to)
-    with Console(stderr=True).status("judging and counting partitions ..."):
+    with waiting("judging and counting partitions ..."):
         made = corpus_vocabulary(project, target, size or project.config.export.draft_vocab_size)
     out = console()
     out.print(sizes_table(made.table()))
@@ -65,10 +62,10 @@ def vocabulary(
         out.print(Text.assemble((one.state, _STYLES.get(one.state, "")), f" {one.partition}{why}"))
     out.print(vocabulary_verdict(made.vocabulary), highlight=False, markup=False)
     if to:
-        write_vocabulary(vocabulary_files(made.vocabulary, made.record), UPath(to.absolute()))
+        write_vocabulary(vocabulary_files(made.vocabulary, made.record), place_given(to))
         say(f"{to}: {', '.join(FILES)}")
     if html:
-        write_page(coverage_page(made), UPath(html.absolute()))
+        write_page(coverage_page(made), place_given(html))
         say(f"{html}: the page")
     if any(one.state in _STYLES for one in made.left_out):
         raise typer.Exit(1)
@@ -94,6 +91,6 @@ def sizes_table(table: "pl.DataFrame") -> Table:
     shown.add_column("")
     shares = {(row["dataset"], row["draft_ids"]): row["coverage"] for row in table.iter_rows(named=True)}
     for size, mark in table.select("draft_ids", "mark").unique(maintain_order=True).iter_rows():
-        cells = [f"{shares[name, size]:.2%}" for name in names]
+        cells = [percent(shares[name, size], 2) for name in names]
         shown.add_row(f"{size:,}", *cells, Text(mark or "", style="bold" if mark == "chosen" else ""))
     return shown

@@ -23,6 +23,7 @@ from eagle3_assets.config.models import (
     Target,
     Turns,
 )
+from eagle3_assets.config.operating import Alerts, Metrics
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -31,6 +32,7 @@ __all__ = [
     "STORAGE_VARIABLE",
     "TRIAL_SUFFIX",
     "Address",
+    "Alerts",
     "Band",
     "ConfigError",
     "Dataset",
@@ -40,6 +42,7 @@ __all__ = [
     "ExportFormat",
     "LengthBand",
     "ManagedServer",
+    "Metrics",
     "Sampling",
     "SglangEngineSettings",
     "SourceFormat",

@@ -45,7 +45,9 @@ def _explained(fault: Any) -> str:  # noqa: ANN401 - pydantic's error dictionary
     if kind == "union_tag_not_found":
         return f": must be a mapping with the key kind, not {_shown(fault['input'])}"
     said = f": {message[:1].lower()}{message[1:]}"
-    if kind == "value_error" and isinstance(fault["input"], dict):  # it names the keys that it is about
+    names_the_keys = kind == "value_error" and isinstance(fault["input"], dict)
+    # A webhook's URL is a secret as a whole, and may stand where only the name of its variable should.
+    if names_the_keys or fault["loc"][:1] == ("alerts",):
         return said
     return f"{said}, not {_shown(fault['input'])}"
 

@@ -17,6 +17,7 @@ from eagle3_assets.config.addresses import HUB_SCHEME, fault_of_store, parse_add
 from eagle3_assets.config.engines import SglangEngineSettings
 from eagle3_assets.config.faults import faults_of
 from eagle3_assets.config.models import Eagle3Config
+from eagle3_assets.config.operating import Metrics
 
 CONFIG_VARIABLE = "EAGLE3_CONFIG"
 STORAGE_VARIABLE = "EAGLE3_STORAGE"
@@ -111,6 +112,7 @@ def _unreachable_places(config: Eagle3Config) -> list[str]:
         "target.tokenizer": target.tokenizer,
         "target.chat_template": target.chat_template,
         "storage.scratch": config.storage.scratch,
+        "metrics.directory": config.metrics.directory,
     }
     faults = [
         f"{key}: must be a local path, not {without_secrets(place)}"
@@ -145,6 +147,13 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
         except (RuntimeError, ValueError) as error:  # a home directory of nobody, a zero byte
             raise ConfigError(f"{text!r} is no path: {error}") from None
 
+    def source(text: str) -> str:
+        resolved, place = local(text), Path(text)
+        if "://" in text or place.name in ("", "..") or place.name.startswith("~"):
+            return resolved
+        # The last link is not followed: a file of a cache has its name, and so its ending, from the link alone.
+        return str(Path(local(str(place.parent))) / place.name)
+
     engine = config.engine
     if isinstance(engine, SglangEngineSettings) and engine.ca_file:
         engine = engine.model_copy(update={"ca_file": local(engine.ca_file)})
@@ -176,7 +185,8 @@ def _resolved(config: Eagle3Config, base: Path) -> Eagle3Config:
             "storage": config.storage.model_copy(
                 update={"root": root, "scratch": local(config.storage.scratch) if config.storage.scratch else None}
             ),
-            "datasets": tuple(d.model_copy(update={"source": tuple(map(local, d.source))}) for d in config.datasets),
+            "metrics": Metrics(directory=local(directory) if (directory := config.metrics.directory) else None),
+            "datasets": tuple(d.model_copy(update={"source": tuple(map(source, d.source))}) for d in config.datasets),
         }
     )
 

@@ -11,8 +11,12 @@ from pydantic import BeforeValidator, Field, StrictInt, field_validator, model_v
 
 from eagle3_assets.config.base import Number, Settings
 from eagle3_assets.config.engines import EngineSettings, TransformersEngineSettings
+from eagle3_assets.config.operating import Alerts, Metrics
 
 TRIAL_SUFFIX = "-trial"
+
+NAME_LENGTH = 128
+"""Most characters of a dataset's name: with a shard's suffix and an ending it names files, which have at most 255."""
 
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
 SHARD_LIKE = re.compile(r".*-\d+of\d+")
@@ -185,6 +189,10 @@ class Dataset(Settings):
             raise ValueError(
                 "only letters, digits, `_`, `.` and single `-` between them: it names files and partitions"
             )
+        if len(value) > NAME_LENGTH:
+            raise ValueError(
+                f"must have at most {NAME_LENGTH} characters, not {len(value)}: it names files and partitions"
+            )
         if value.endswith(TRIAL_SUFFIX) or SHARD_LIKE.fullmatch(value):
             raise ValueError("must not end like a shard (-00of16) or a trial (-trial): those names are derived")
         return value
@@ -253,6 +261,8 @@ class Eagle3Config(Settings):
     engine: EngineSettings = Field(default_factory=TransformersEngineSettings)
     storage: Storage = Field(default_factory=Storage)
     export: Export = Field(default_factory=Export)
+    alerts: Alerts = Field(default_factory=Alerts)
+    metrics: Metrics = Field(default_factory=Metrics)
     datasets: tuple[Dataset, ...] = Field(min_length=1)
     trial_rows: StrictInt = Field(20, ge=1, le=10_000, description="Conversations of a dataset's trial partition.")
     law_effects: dict[str, Literal["warn"]] = Field(

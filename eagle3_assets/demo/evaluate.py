@@ -142,17 +142,30 @@ def judge(tokenizer: "PreTrainedTokenizerBase", case: Case, output_ids: list[int
     Returns:
         The verdict.
     """
-    declared = [tool["function"]["name"] for tool in case.sample.tools]
     try:
-        turn = read_turn(
-            _pieces(tokenizer, output_ids),
-            thinking=case.thinking,
-            declared=declared,
-            first_call=calls_made(case.sample.messages),
-        )
+        turn = read_output(tokenizer, case, output_ids)
     except MalformedError as error:
         return Outcome(case, output_ids, str(error), right=False)
     return Outcome(case, output_ids, "", says_the_same(turn, case.sample.turn))
+
+
+def read_output(tokenizer: "PreTrainedTokenizerBase", case: Case, output_ids: list[int]) -> Turn:
+    """Reads one generation.
+
+    Args:
+        tokenizer: the demo tokenizer.
+        case: what was asked.
+        output_ids: what came.
+
+    Raises:
+        MalformedError: it breaks the demo's format.
+    """
+    return read_turn(
+        _pieces(tokenizer, output_ids),
+        thinking=case.thinking,
+        declared=[tool["function"]["name"] for tool in case.sample.tools],
+        first_call=calls_made(case.sample.messages),
+    )
 
 
 def _pieces(tokenizer: "PreTrainedTokenizerBase", output_ids: list[int]) -> list[Piece]:

@@ -11,6 +11,7 @@ from eagle3_assets.exports.manifest import SPLITS, Manifest
 from eagle3_assets.exports.selection import FATES
 from eagle3_assets.exports.vocabulary import VocabularyRecord
 from eagle3_assets.tokens.safe_text import markdown_code, markdown_text
+from eagle3_assets.tokens.wording import percent
 
 
 def dataset_card(manifest: Manifest, vocabulary: VocabularyRecord | None = None) -> str:
@@ -105,8 +106,9 @@ def _vocabulary(made: VocabularyRecord) -> Iterator[str]:
     yield "## Draft vocabulary"
     yield ""
     yield f"{made.draft_vocab_size:,} of the target's {made.vocab_size:,} ids, by how often each has a loss in `train`:"
-    yield f"they cover {made.coverage:.2%} of its {made.tokens:,} trained tokens ({made.seen_ids:,} ids are seen; the"
-    yield f"knee is at {made.knee:,}). The {len(made.structural_ids)} structural ids of the target are always in."
+    yield f"they cover {percent(made.coverage, 2)} of its {made.tokens:,} trained tokens ({made.seen_ids:,} ids are"
+    yield f"seen; the knee is at {made.knee:,}). The {len(made.structural_ids)} structural ids of the target are always"
+    yield "in."
     yield ""
     yield "- SpecForge: `model.vocab_mapping_path: vocabulary/vocab_mapping.pt`, and a draft config with"
     yield f"  `draft_vocab_size` {made.draft_vocab_size}"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eagle3_assets.engines.base import ServerLoad
+from eagle3_assets.tokens.wording import percent
 
 RECENT_WINDOW_S = 120.0
 """The "recent" speed looks back this many seconds."""
@@ -45,10 +46,10 @@ class Progress:
     def line(self) -> str:
         """One line for a log.
 
-        Such as ``150/400 rows (38%), 1,234 tokens/s now, 1,100 overall, 2 failed (2 unusable reply), 5 retries, 3 min
+        Such as ``150/400 rows (37.5%), 1,234 tokens/s now, 1,100 overall, 2 failed (2 unusable reply), 5 retries, 3 min
         left; in flight: gpu-1:30000 16, gpu-2:30000 0 (away, left out once)``.
         """
-        share = f" ({self.done / self.total:.0%})" if self.total else ""
+        share = f" ({percent(self.done / self.total)})" if self.total else ""
         parts = [
             f"{self.done:,}/{self.total:,} rows{share}",
             f"{self.recent_tokens_per_s:,.0f} tokens/s now",

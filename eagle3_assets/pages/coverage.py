@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eagle3_assets.pages.plots import LINE_COLOURS, Mark, cycled_colours, data_url
+from eagle3_assets.pages.plots import LINE_COLOURS, Mark, line_paths, lines_in_place, short_name
 from eagle3_assets.pages.rendering import environment, own_file, policy
 from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, vocabulary_verdict
+from eagle3_assets.tokens.wording import percent
 from eagle3_assets.vocabularies import CorpusVocabulary, left_out_text
 
 _WIDTH, _HEIGHT = 240, 60
-_POINTS_IN_PLACE = 48
 _CHOSEN, _KNEE = "#0f766e", "#c2410c"
 
 
@@ -87,24 +87,27 @@ def coverage_chart(
 
 
 def coverage_markdown(made: CorpusVocabulary) -> str:
-    """The curves as Markdown with an inline SVG picture, small enough that Dagster's UI shows it in place."""
-    few = max(6, _POINTS_IN_PLACE // (len(made.datasets) + 1))
-    chart = coverage_chart(made.vocabulary, made.datasets, _WIDTH, _HEIGHT, most_points=few)
-    colours = cycled_colours(len(chart.curves))
-    paths = "".join(
-        f'<path d="M{" ".join(f"{x:.0f} {y:.0f}" for x, y in curve.points)}" fill="none" stroke="{colour}"/>'
-        for curve, colour in zip(chart.curves, colours, strict=True)
-    )
-    marks = "".join(
-        f'<path d="M{mark.x:.0f} 0v{_HEIGHT}" stroke="{colour}"/>'
-        for mark, colour in ((chart.chosen, _CHOSEN), (chart.knee, _KNEE))
-    )
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">{paths}{marks}</svg>'
-    said = ", ".join(f"{colour} {curve.name}" for curve, colour in zip(chart.curves, colours, strict=True))
-    return (
-        f"![coverage by size]({data_url(svg)}) {said}; up to {len(made.vocabulary.counts):,} ids, log axis; lines:"
-        f" chosen {chart.chosen.tokens:,}, knee {chart.knee.tokens:,}"
-    )
+    """The curves as Markdown with an inline SVG picture, of all together and the largest datasets if not of all."""
+    names = [name for name, _ in made.datasets] + (["all"] if len(made.datasets) > 1 else [])
+
+    def draw(chosen: Sequence[int], points: int) -> tuple[str, str]:
+        chart = coverage_chart(made.vocabulary, made.datasets, _WIDTH, _HEIGHT, most_points=points)
+        curves = [chart.curves[i] for i in chosen]
+        marks = "".join(
+            f'<path d="M{mark.x:.0f} 0v{_HEIGHT}" stroke="{colour}"/>'
+            for mark, colour in ((chart.chosen, _CHOSEN), (chart.knee, _KNEE))
+        )
+        named = zip(curves, LINE_COLOURS, strict=False)
+        said = ", ".join(f"{colour} {short_name(curve.name)}" for curve, colour in named)
+        text = (
+            f"{said}; up to {len(made.vocabulary.counts):,} ids, log axis; lines: chosen {chart.chosen.tokens:,}, knee"
+            f" {chart.knee.tokens:,}"
+        )
+        return line_paths([curve.points for curve in curves]) + marks, text
+
+    weights = [*(int(counts.sum()) for _, counts in made.datasets), int(made.vocabulary.counts.sum()) + 1]
+    largest = sorted(range(len(names)), key=lambda i: -weights[i])
+    return lines_in_place("coverage by size", names, largest, draw)
 
 
 def coverage_page(made: CorpusVocabulary) -> str:
@@ -125,7 +128,7 @@ def coverage_page(made: CorpusVocabulary) -> str:
             chart=coverage_chart(made.vocabulary, made.datasets, 900, 190),
             colours=len(LINE_COLOURS),
             names=[name or "all" for name in names],
-            table=[(size, mark, [f"{shares[name, size]:.2%}" for name in names]) for size, mark in sizes],
+            table=[(size, mark, [percent(shares[name, size], 2) for name in names]) for size, mark in sizes],
             left_out=visible(left_out_text(made.left_out)),
         )
     )

@@ -18,7 +18,7 @@ from eagle3_assets.pages.plots import Chart, chart
 from eagle3_assets.pages.rendering import environment, own_file, policy
 from eagle3_assets.pages.samples import samples_json
 from eagle3_assets.target import LoadedTarget
-from eagle3_assets.tokens.lengths import SECTIONS, length_verdict
+from eagle3_assets.tokens.lengths import SECTIONS, length_verdict, present_sections
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Status, Verdict
 
@@ -39,7 +39,7 @@ def preview_page(inspection: Inspection, target: LoadedTarget) -> str:
         target: that made it.
     """
     style, script = own_file("preview.css"), own_file("preview.js")
-    statistics = inspection.statistics.to_dicts()
+    statistics = present_sections(inspection.statistics).to_dicts()
     whole = [row for row in statistics if row["turn"] is None]
     dataset = inspection.partition.dataset
     report = inspection.report

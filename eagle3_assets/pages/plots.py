@@ -5,17 +5,22 @@ What belongs here: geometry on a log axis. Not here: counting (``tokens.lengths`
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.tokens.lengths import Bin, merged
 
 BARS_IN_PLACE = 36
-_POINTS_IN_PLACE = 60
+IN_PLACE = 1_000
+"""Dagster's UI shows Markdown of fewer characters in place and hides longer text behind a click."""
+_POINTS_IN_PLACE = (24, 18, 14, 11, 9)
+"""Of each line, as there is room."""
+_NAME = 26
 LINE_COLOURS = ("royalblue", "orangered", "seagreen", "purple", "goldenrod", "teal", "crimson", "gray")
-"""Of the datasets' lines, by names that SVG and people know; then again from the first."""
+"""Of the datasets' lines, by names that SVG and people know; in a page then again from the first, with dashes."""
 _WIDTH, _HEIGHT = 240, 60
 _COLOURS = {"median": "#c2410c", "p95": "#0f766e"}
 _DECADES_BEYOND = 1
@@ -174,36 +179,84 @@ def overlay(
 
 
 def overlay_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The same as Markdown with an inline SVG picture; small, as :func:`histogram_markdown` says.
+    """The same as Markdown with an inline SVG picture, of the largest datasets if not of all.
 
     Args:
         rows: of ``contract.CORPUS_SUMMARY``.
     """
-    made = overlay(rows[:-1], _WIDTH, _HEIGHT, most_points=max(8, _POINTS_IN_PLACE // max(1, len(rows) - 1)))
-    if made is None:
+    counted = [row for row in rows[:-1] if row["samples"]]
+    if not counted:
         return "no outputs"
-    paths = "".join(
-        f'<path d="M{" ".join(f"{x:.0f} {y:.0f}" for x, y in line.points)}" fill="none" stroke="{colour}"/>'
-        for line, colour in zip(made.lines, cycled_colours(len(made.lines)), strict=True)
-    )
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">{paths}</svg>'
-    said = ", ".join(
-        f"{colour} {line.name} (median {line.median:,})"
-        for line, colour in zip(made.lines, cycled_colours(len(made.lines)), strict=True)
-    )
-    return f"![lengths by dataset]({data_url(svg)}) {said}; tokens on a log axis, share of each dataset's outputs"
+
+    def draw(chosen: Sequence[int], points: int) -> tuple[str, str]:
+        made = overlay([counted[i] for i in chosen], _WIDTH, _HEIGHT, most_points=points)
+        lines = made.lines if made else ()
+        named = zip(lines, LINE_COLOURS, strict=False)
+        said = ", ".join(f"{colour} {short_name(line.name)} (median {line.median:,})" for line, colour in named)
+        text = f"{said}; tokens on a log axis, share of each dataset's outputs"
+        return line_paths([line.points for line in lines]), text
+
+    largest = sorted(range(len(counted)), key=lambda i: -counted[i]["samples"])
+    return lines_in_place("lengths by dataset", [row["dataset"] for row in counted], largest, draw)
 
 
-def cycled_colours(count: int) -> list[str]:
-    """A colour for each of so many lines."""
-    return [LINE_COLOURS[i % len(LINE_COLOURS)] for i in range(count)]
+def lines_in_place(
+    what: str,
+    names: Sequence[str],
+    by_weight: Sequence[int],
+    draw: Callable[[Sequence[int], int], tuple[str, str]],
+) -> str:
+    """Markdown with a picture of lines that Dagster's UI shows in place, as :func:`histogram_markdown` says.
+
+    As many lines as have room, each in a colour of its own, with as many points as have room; the others are named, as
+    far as there is room for that.
+
+    Args:
+        what: the picture's alternative text.
+        names: of all lines.
+        by_weight: places in ``names``, those first that must not be left out.
+        draw: takes the places of the lines to draw, in order, and how many points each may have; gives SVG elements and
+            what is said of them.
+    """
+    for lines in range(min(len(names), len(LINE_COLOURS)), 0, -1):
+        left_out = [short_name(names[i]) for i in by_weight[lines:]]
+        for points in _POINTS_IN_PLACE:
+            paths, said = draw(sorted(by_weight[:lines]), points)
+            svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">{paths}</svg>'
+            text = f"![{what}]({data_url(svg)}) {said}"
+            if len(text) + len(_left_out_text(left_out, 0)) < IN_PLACE:
+                told = (_left_out_text(left_out, some) for some in range(len(left_out), -1, -1))
+                return text + next(more for more in told if len(text) + len(more) < IN_PLACE)
+    return "the picture is too large to be shown in place; it is on the page"
+
+
+def _left_out_text(names: Sequence[str], named: int) -> str:
+    """So many of the lines that are not drawn by name, and how many more there are."""
+    more = f"{len(names) - named} more, on the page" if named < len(names) else ""
+    return f"; not drawn: {', '.join([*names[:named], *([more] if more else [])])}" if names else ""
+
+
+def line_paths(lines: Sequence[Sequence[tuple[float, float]]]) -> str:
+    """SVG paths of lines in the colours of ``LINE_COLOURS``, in whole units and from point to point, to be short."""
+    paths = []
+    for points, colour in zip(lines, LINE_COLOURS, strict=False):
+        whole = [(round(x), round(y)) for x, y in points]
+        steps = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in pairwise(whole)]
+        # A minus sign parts numbers as well as a space does.
+        moves = " ".join(f"{dx} {dy}" for dx, dy in steps).replace(" -", "-")
+        paths.append(f'<path d="M{whole[0][0]} {whole[0][1]}l{moves}" stroke="{colour}"/>')
+    return f'<g fill="none">{"".join(paths)}</g>'
+
+
+def short_name(name: str) -> str:
+    """A name that takes little room in a sentence: what is long has its middle left out."""
+    return name if len(name) <= _NAME else f"{name[: _NAME // 2]}...{name[-(_NAME // 2 - 3) :]}"
 
 
 def histogram_markdown(row: Mapping[str, Any], band: LengthBand) -> str:
     """A histogram as Markdown with an inline SVG picture, median, p95 and what is expected of them drawn in.
 
-    Dagster's UI shows Markdown of less than 1,000 characters in place and hides longer text, and it strips HTML: hence
-    few paths in a data URL.
+    Dagster's UI strips HTML and hides what has ``IN_PLACE`` characters: hence few paths in a data URL.
 
     Args:
         row: the row of whole outputs of ``contract.LENGTH_STATISTICS``.

@@ -3,7 +3,7 @@
 
 const { vocabulary, samples } = JSON.parse(document.getElementById("data").textContent);
 const [TEXT, STRUCTURAL, UNKNOWN] = [0, 1, 2];
-const ANY_LAW = "\u0000any", NO_LAW = "\u0000none";
+const ANY_BROKEN = "any-broken", NONE_BROKEN = "none-broken", ANY_REMARK = "any-remark";
 const at = (id) => document.getElementById(id);
 const state = { shown: [], sample: -1, view: "text", token: -1 };
 
@@ -18,6 +18,7 @@ function make(tag, properties = {}, ...children) {
   return element;
 }
 
+const narrow = matchMedia("(max-width: 760px)"); // as in the style
 const count = (n) => n.toLocaleString("en");
 const plural = (n, one) => `${count(n)} ${one}${n === 1 ? "" : "s"}`;
 
@@ -72,6 +73,14 @@ function wholeText(sample) {
   return sample.text;
 }
 
+// --- What laws say of samples: some are broken, some only remark ------------------------------------------------------
+
+for (const sample of samples) {
+  const laws = (error) => [...new Set(sample.findings.filter((f) => f.error === error).map((f) => f.law))];
+  sample.breaks = laws(true);
+  sample.remarks = laws(false).filter((law) => !sample.breaks.includes(law));
+}
+
 // --- The list and its filters ---------------------------------------------------------------------------------------
 
 const filters = {
@@ -90,16 +99,29 @@ function fillFilters() {
   };
   fill(filters.stratum, [["", "all"], ...counted(samples.map((s) => s.stratum))]);
   fill(filters.finish, [["", "all"], ...counted(samples.map((s) => s.finish ?? "none"))]);
-  const laws = counted(samples.flatMap((s) => s.laws)).sort();
-  fill(filters.law, [["", "all"], [ANY_LAW, "any broken"], [NO_LAW, "none broken"], ...laws]);
+  const laws = (how, of) => counted(samples.flatMap(of)).sort().map(([law, text]) => [`${how} ${law}`, `${how} ${text}`]);
+  fill(filters.law, [
+    ["", "all"],
+    [ANY_BROKEN, "any broken"],
+    [NONE_BROKEN, "none broken"],
+    [ANY_REMARK, "any remark"],
+    ...laws("breaks", (s) => s.breaks),
+    ...laws("remark of", (s) => s.remarks),
+  ]);
+}
+
+function lawMatches(sample, law) {
+  if (law === ANY_BROKEN) return sample.breaks.length > 0;
+  if (law === NONE_BROKEN) return sample.breaks.length === 0;
+  if (law === ANY_REMARK) return sample.remarks.length > 0;
+  return sample.breaks.some((l) => law === `breaks ${l}`) || sample.remarks.some((l) => law === `remark of ${l}`);
 }
 
 function matches(sample) {
   const law = filters.law.value;
   if (filters.stratum.value && sample.stratum !== filters.stratum.value) return false;
   if (filters.finish.value && (sample.finish ?? "none") !== filters.finish.value) return false;
-  if (law === ANY_LAW ? !sample.laws.length : law === NO_LAW ? sample.laws.length : law && !sample.laws.includes(law))
-    return false;
+  if (law && !lawMatches(sample, law)) return false;
   const asked = filters.text.value.trim().toLowerCase();
   if (!asked) return true;
   wholeText(sample);
@@ -118,7 +140,8 @@ function badges(sample) {
   const made = [badge(sample.stratum, "stratum")];
   if (sample.finish !== "stop") made.push(badge(sample.finish ?? "no finish type", "odd"));
   if (sample.quarantined) made.push(badge("quarantined", "bad"));
-  else if (sample.laws.length) made.push(badge(plural(sample.laws.length, "law"), "odd"));
+  else if (sample.breaks.length) made.push(badge(`breaks ${plural(sample.breaks.length, "law")}`, "bad"));
+  if (sample.remarks.length) made.push(badge(plural(sample.remarks.length, "remark"), "odd"));
   return made;
 }
 
@@ -130,7 +153,7 @@ function fillList() {
         { "data-sample": number },
         make(
           "button",
-          { type: "button", onclick: () => show(number) },
+          { type: "button", onclick: () => choose(number) },
           make("span", { class: "name" }, sample.id),
           make("span", { class: "length" }, count(sample.length)),
           make("span", { class: "badges" }, ...badges(sample)),
@@ -138,6 +161,12 @@ function fillList() {
       ),
     ),
   );
+}
+
+/** On a narrow page the sample stands below the list, out of sight. */
+function choose(number) {
+  show(number);
+  if (narrow.matches) at("sample").scrollIntoView();
 }
 
 // --- One sample -----------------------------------------------------------------------------------------------------
@@ -175,7 +204,7 @@ function heading(sample) {
   const said = [
     plural(sample.length, "token"),
     `prompt ${count(numbers(sample.prompt).length)}`,
-    sample.reasoningEnd < 0 ? "no end of reasoning" : `reasoning ends @${sample.reasoningEnd}`,
+    ...(sample.reasoningEnd >= 0 ? [`reasoning ends @${sample.reasoningEnd}`] : sample.reasoningOpened ? ["no end of reasoning"] : []),
     `finish ${sample.finish ?? "not known"}`,
   ];
   return make(
@@ -220,7 +249,7 @@ function tools(sample) {
     ...ends,
     copier("copy-output", "output ids", () => JSON.stringify(ids(sample.output))),
     copier("copy-prompt", "prompt ids", () => JSON.stringify(ids(sample.prompt))),
-    copier("copy-id", "sample id", () => sample.id),
+    copier("copy-id", "sample id", () => (sample.exactId === undefined ? sample.id : decodeURIComponent(sample.exactId))),
   );
 }
 
@@ -309,7 +338,9 @@ function setView(view) {
 }
 
 function goTo(index) {
-  if (Number.isInteger(index) && index >= 0 && index < samples[state.sample].length) show(state.sample, { view: "tokens", token: index });
+  const { length } = samples[state.sample];
+  if (Number.isInteger(index) && index >= 0 && index < length) show(state.sample, { view: "tokens", token: index });
+  else say(length ? `No such index: there are 0 to ${length - 1}, whole numbers.` : "This output has no tokens.");
 }
 
 // --- One token ------------------------------------------------------------------------------------------------------
@@ -364,8 +395,10 @@ at("sample").addEventListener("mousemove", (event) => {
 });
 at("sample").addEventListener("mouseleave", hideTip);
 at("sample").addEventListener("click", (event) => {
-  const token = event.target.closest("#body .t");
-  if (token) select(Number(token.dataset.i));
+  const token = event.target.closest(".t");
+  if (!token) return;
+  if (token.closest("#body")) select(Number(token.dataset.i));
+  else showTip(token);
 });
 addEventListener("scroll", () => !document.activeElement.matches("#body") && hideTip(), { passive: true });
 
@@ -459,18 +492,20 @@ at("filter-reset").addEventListener("click", () => {
 });
 
 for (const row of document.querySelectorAll("[data-law]")) {
-  const breaking = samples.filter((sample) => sample.laws.includes(row.dataset.law)).length;
-  if (!breaking) continue;
-  const button = row.querySelector(".show-law");
-  button.textContent = `show ${plural(breaking, "sample")}`;
-  button.hidden = false;
-  button.addEventListener("click", () => {
-    for (const filter of Object.values(filters)) filter.value = "";
-    filters.law.value = row.dataset.law;
-    applyFilters();
-    show(state.shown[0]);
-    at("samples").scrollIntoView();
-  });
+  for (const [how, what, laws] of [["breaks", "broken", "breaks"], ["remark of", "remarked on", "remarks"]]) {
+    const found = samples.filter((sample) => sample[laws].includes(row.dataset.law)).length;
+    if (!found) continue;
+    const law = `${how} ${row.dataset.law}`;
+    const button = make("button", { type: "button", class: "show-law", "data-filter": law }, `show ${count(found)} ${what}`);
+    button.addEventListener("click", () => {
+      for (const filter of Object.values(filters)) filter.value = "";
+      filters.law.value = law;
+      applyFilters();
+      show(state.shown[0]);
+      at("samples").scrollIntoView();
+    });
+    row.lastElementChild.append(button, " ");
+  }
 }
 
 fillFilters();

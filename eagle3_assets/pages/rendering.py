@@ -10,6 +10,9 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.wording import percent
+
 
 def policy(style: str, script: str = "") -> str:
     """The content security policy of a page: no network, no style or script but its own.
@@ -51,6 +54,7 @@ def environment() -> Environment:
     )
     made.filters["number"] = _number
     made.filters["percent"] = _percent
+    made.filters["visible"] = visible
     return made
 
 
@@ -60,8 +64,5 @@ def _number(value: float | None) -> str:
     return f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{value:,.0f}"
 
 
-def _percent(value: float | None) -> str:
-    """A share; what is not none at all is never written as 0%."""
-    if value is None:
-        return ""
-    return "< 1%" if 0 < value < 0.005 else f"{value:.0%}"
+def _percent(value: float | None, decimals: int = 1) -> str:
+    return "" if value is None else percent(value, decimals)

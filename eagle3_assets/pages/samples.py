@@ -11,7 +11,9 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import polars as pl
@@ -44,12 +46,12 @@ def samples_json(samples: pl.DataFrame, findings: pl.DataFrame, quarantined: fro
         "vocabulary": [_entry(token) for token in vocabulary.tokens],
         "samples": [
             {
-                "id": visible(row["sample_id"]),
+                **_names(row["sample_id"]),
                 "stratum": row["stratum"],
-                "finish": row["finish_type"],
+                "finish": None if row["finish_type"] is None else visible(row["finish_type"]),
                 "length": len(output),
+                "reasoningOpened": row["reasoning_opened"],
                 "reasoningEnd": row["reasoning_end"],
-                "laws": row["findings"],
                 "findings": [_finding(f) for f in found.get((row["sample_id"],), findings.clear()).to_dicts()],
                 "quarantined": row["sample_id"] in quarantined,
                 "spans": [[s["kind"], s["start"], s["end"]] for s in row["spans"]],
@@ -71,29 +73,41 @@ class _Vocabulary:
         counts = Counter(token_id for ids in sequences for token_id in ids)
         self.tokens = [decoder.token(token_id) for token_id, _ in sorted(counts.items(), key=lambda c: (-c[1], c[0]))]
         self.number = {token.id: number for number, token in enumerate(self.tokens)}
+        self.shown = [_shown(token) for token in self.tokens]
 
     def encoded(self, ids: Sequence[int], sections: Sequence[tuple[int, int]]) -> dict[str, Any]:
         """Ids as numbers of tokens, and what the tokens by themselves do not tell.
 
         ``completed`` are the characters that several tokens make up, each as the index of the last of them and its
-        text. ``pieces`` is there where joining tokens does not give the text: for each section its pieces, as kind and
-        text.
+        text. ``pieces`` is there where joining tokens does not give the text as it is shown, as with an emoji that has
+        its joiner in a token of its own: for each section its pieces.
         """
         numbers = np.array([self.number[token_id] for token_id in ids], np.int64)
         alone = [self.tokens[number] for number in numbers]
         tokens = list(self.decoder.tokens(ids)) if any(token.part is not None for token in alone) else alone
-        completed = [
-            [i, visible(token.text, keep_lines=True)] for i, token in enumerate(tokens) if token.text != alone[i].text
-        ]
+        shown = [self.shown[number] for number in numbers]
+        completed = {i: _shown(token) for i, token in enumerate(tokens) if token.text != alone[i].text}
+        for i, text in completed.items():
+            shown[i] = text
         made: dict[str, Any] = {"tokens": base64.b64encode(varints(numbers)).decode()}
         if completed:
-            made["completed"] = completed
-        if "".join(token.text for token in tokens) != self.decoder.text(ids):
-            made["pieces"] = [
-                [[KINDS.index(p.kind), visible(p.text, keep_lines=True)] for p in self.decoder.pieces(ids[start:end])]
-                for start, end in sections
-            ]
+            made["completed"] = [*completed.items()]
+        if "".join(shown) != visible(self.decoder.text(ids), keep_lines=True):
+            made["pieces"] = [self._pieces(ids[start:end], start) for start, end in sections]
         return made
+
+    def _pieces(self, ids: Sequence[int], first: int) -> list[list[object]]:
+        """A section as kind, text and index; a token that is no text is a piece by itself, and alone has an index."""
+        pieces: list[tuple[Kind, str, int | None]] = []
+        for kind, run in groupby(enumerate(ids, first), key=lambda place: self.tokens[self.number[place[1]]].kind):
+            if kind == "text":
+                pieces.append((kind, self.decoder.text([token_id for _, token_id in run]), None))
+            else:
+                pieces += [(kind, self.tokens[self.number[token_id]].text, index) for index, token_id in run]
+        whole = self.decoder.text(ids)
+        if "".join(text for _, text, _ in pieces) != whole:
+            pieces = [("text", whole, None)]
+        return [[KINDS.index(kind), visible(text, keep_lines=True), index] for kind, text, index in pieces]
 
 
 def varints(numbers: Ints) -> bytes:
@@ -110,12 +124,22 @@ def varints(numbers: Ints) -> bytes:
     return out.tobytes()
 
 
+def _shown(token: Token) -> str:
+    return visible(token.text, keep_lines=True)
+
+
 def _entry(token: Token) -> list[object]:
     """Id, kind, text, and for a part of a character its bytes."""
-    entry: list[object] = [token.id, KINDS.index(token.kind), visible(token.text, keep_lines=True)]
+    entry: list[object] = [token.id, KINDS.index(token.kind), _shown(token)]
     if token.part is not None:
         entry.append("".join(f"\\x{byte:02X}" for byte in token.part))
     return entry
+
+
+def _names(sample_id: str) -> dict[str, str]:
+    """A sample's id as it is shown, and where that is another text also itself, percent-encoded as it is not safe."""
+    shown = visible(sample_id)
+    return {"id": shown} if shown == sample_id else {"id": shown, "exactId": quote(sample_id)}
 
 
 def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,3 +31,14 @@ class Dialogue:
     """None without tools, never an empty list."""
     remarks: tuple[str, ...] = ()
     """What was left as it is although it looks like more, in words: reasoning whose markup is not whole."""
+    stored: "StoredPrompt | None" = None
+    """Of a row that is a prompt already; None where the turns to generate are chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrompt:
+    """What a row of our own prompts says of itself: its messages are the history of this turn."""
+
+    turn: int
+    """As in the source that it was made of, where a system prompt of the settings was no message."""
+    sample_index: int

@@ -13,7 +13,7 @@ from eagle3_assets.partitions import Partition
 from eagle3_assets.prompts.rows import Accounts, NotedRow, PromptRows
 from eagle3_assets.prompts.sources import FileState
 
-READER = "3"
+READER = "5"
 """Changes when the same source gives other prompts than before."""
 
 _SETTINGS = (
@@ -66,6 +66,12 @@ class SourceRecord(BaseModel):
             files=found.files,
             left_out_files=found.left_out_files,
         )
+
+    @property
+    def limited(self) -> bool:
+        """Whether reading ended at the dataset's limit."""
+        limit = self.settings.get("limit")
+        return limit is not None and self.accounts.rows >= self.settings["skip"] + limit
 
     def other_settings(self, partition: Partition, trial_rows: int) -> list[str]:
         """In what the settings now differ from those of the record, one line each."""

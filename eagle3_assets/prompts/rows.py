@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -65,13 +65,16 @@ class Accounts(BaseModel):
     """Of other partitions; in a trial, those that it does not take."""
     left_out: int
     """Not in the sample, though of this partition."""
+    further_samples: int = 0
+    """Of stored prompts, further samples of a prompt that another row gave."""
     used: int
     """That prompts were made of."""
 
     @property
     def unaccounted(self) -> int:
         """Rows that ended nowhere, or in two places if below 0."""
-        return self.rows - self.skipped - self.refused - self.elsewhere - self.left_out - self.used
+        ended = self.skipped + self.refused + self.elsewhere + self.left_out + self.further_samples + self.used
+        return self.rows - ended
 
     @property
     def refused_share(self) -> float:
@@ -162,7 +165,7 @@ class _Reading:
         self.refused: list[NotedRow] = []
         self.remarked: list[NotedRow] = []
         self.remarks = 0
-        self._counts = dict.fromkeys(("rows", "skipped", "refused", "elsewhere", "left_out"), 0)
+        self._counts = dict.fromkeys(("rows", "skipped", "refused", "elsewhere", "left_out", "further_samples"), 0)
         self._kept = _Kept()
         # Of a sample or a trial, the conversations with the smallest ranks are wanted: others are let go on the way.
         sample = self._dataset.sample
@@ -180,7 +183,7 @@ class _Reading:
                 try:
                     if isinstance(value, RefusedRowError):
                         raise value
-                    self._take(row, read(format_name or "", value), format_name)
+                    self._take(row, read(format_name or "", value))
                 except RefusedRowError as refusal:
                     self._refuse(row, str(refusal))
             if not self._hash_files:
@@ -243,7 +246,7 @@ class _Reading:
             )
         return chain(first, rows), detection.format
 
-    def _take(self, row: SourceRow, dialogue: Dialogue, format_name: str | None) -> None:
+    def _take(self, row: SourceRow, dialogue: Dialogue) -> None:
         turns = turns_to_generate(dialogue, self._dataset.turns)
         name = conversation_id(dialogue)
         rank = sample_rank(self._dataset.sample_seed, name) if self._share or self._sampled else 0
@@ -258,12 +261,20 @@ class _Reading:
         if self._tried and not self._tried.add(id_rank):
             self._counts["elsewhere"] += 1
             return
-        # Our own prompts have a row for each turn of a conversation.
-        key = stable_rank(f"{name}:{turns[-1]}") if format_name == "prompts" else id_rank
-        first = self._kept.add(key, id_rank, rank, row, self._prompts(row, dialogue, name, turns))
+        prompts = self._prompts(row, dialogue, name, turns)
+        place = _Place(row.file.name, row.number)
+        key = id_rank
+        if dialogue.stored:  # such have a row for each turn of a conversation, and for each sample of a turn
+            key = stable_rank(f"{name}:{dialogue.stored.turn}")
+            _, _, _, _, messages, tools, *_ = prompts[0]
+            place = place._replace(sample_index=dialogue.stored.sample_index, content=stable_rank(f"{messages}{tools}"))
+        first = self._kept.add(key, id_rank, rank, place, prompts)
+        if first and place.further_sample_of(first):
+            self._counts["further_samples"] += 1
+            return
         if first:
             already = f"its id {quoted(name)} is" if dialogue.source_id is not None else "the same conversation is"
-            raise RefusedRowError(f"{already} {first}'s already")
+            raise RefusedRowError(f"{already} {first.file}:{first.row}'s already")
         if dialogue.remarks:
             self.remarks += 1
             if len(self.remarked) < SHOWN_ROWS:
@@ -297,6 +308,20 @@ class _Reading:
         self._tell(refused)
 
 
+class _Place(NamedTuple):
+    """Where a row stands, and of a stored prompt what tells its samples apart."""
+
+    file: str
+    row: int
+    sample_index: int | None = None
+    content: int = 0
+    """A hash of its messages and tools."""
+
+    def further_sample_of(self, first: "_Place") -> bool:
+        """Whether it is another sample of the prompt in another row."""
+        return self.sample_index != first.sample_index and self.content == first.content
+
+
 class _Kept:
     """The prompts of a partition while they are gathered: in columns, with the ranks of their conversations."""
 
@@ -305,16 +330,21 @@ class _Kept:
     def __init__(self) -> None:
         self._frame = pl.DataFrame(schema=self._SCHEMA)
         self._new: list[tuple[Any, ...]] = []
-        self._places: dict[int, tuple[str, int]] = {}
+        self._places: dict[int, _Place] = {}
         """Where each row stands, by the hash of what nothing else may have: 64 bits tell ids apart."""
+        self._turns: dict[int, _Place] = {}
+        """Of conversations that stored prompts are of, the first row: no other kind of row may be of them."""
         self._roomy = ROW_GROUP_ROWS
 
-    def add(self, key: int, id_rank: int, rank: int, row: SourceRow, prompts: list[tuple[Any, ...]]) -> str | None:
+    def add(self, key: int, id_rank: int, rank: int, place: _Place, prompts: list[tuple[Any, ...]]) -> _Place | None:
         """Keeps the prompts of a row, unless one with its key is here: then it says where."""
-        place = (row.file.name, row.number)
-        first = self._places.setdefault(key, place)
+        single = key != id_rank
+        other = self._places.get(id_rank) if single else self._turns.get(id_rank)
+        first = other or self._places.setdefault(key, place)
         if first is not place:
-            return f"{first[0]}:{first[1]}"
+            return first
+        if single:
+            self._turns.setdefault(id_rank, place)
         self._new += [(*prompt, key, id_rank, rank) for prompt in prompts]
         if len(self._new) >= ROW_GROUP_ROWS:
             self._gather()
@@ -331,6 +361,8 @@ class _Kept:
         self._frame = self._frame.filter(pl.col(column) <= bound)
         before, left = len(self._places), set(self._frame["key"])
         self._places = {number: place for number, place in self._places.items() if number in left}
+        ids = set(self._frame["id"]) if self._turns else set()
+        self._turns = {number: place for number, place in self._turns.items() if number in ids}
         self._roomy = 2 * len(left) + ROW_GROUP_ROWS
         return before - len(left)
 

@@ -11,6 +11,8 @@ from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 def turns_to_generate(dialogue: Dialogue, turns: Turns) -> list[int]:
     """Indices among the dialogue's messages of the assistant turns to be generated; what is before one is its history.
 
+    A stored prompt has its own turn and no other.
+
     Assistant messages in a row are one turn, which begins with the first of them. After a last message that is none of
     the assistant's, a turn begins too. A turn without a user or tool message before it is none that could be asked for.
 
@@ -21,6 +23,8 @@ def turns_to_generate(dialogue: Dialogue, turns: Turns) -> list[int]:
     Raises:
         RefusedRowError: there is no such turn.
     """
+    if dialogue.stored:
+        return [dialogue.stored.turn]
     roles = [message["role"] for message in dialogue.messages]
     asked = next((i for i, role in enumerate(roles) if role in ("user", "tool")), len(roles))
     after = [*roles[1:], "assistant"][: len(roles)]
@@ -58,7 +62,7 @@ def history(dialogue: Dialogue, turn: int, system_prompt: str | None) -> list[Js
         turn: index of the turn among its messages.
         system_prompt: put first where the dialogue has no system message anywhere.
     """
-    before = dialogue.messages[:turn]
+    before = dialogue.messages if dialogue.stored else dialogue.messages[:turn]
     if system_prompt is None or any(message["role"] == "system" for message in dialogue.messages):
         return before
     return [{"role": "system", "content": system_prompt}, *before]

@@ -117,6 +117,49 @@ def scan_parquet(path: UPath, *, asset: str) -> pl.LazyFrame:
     return lazy
 
 
+@contextmanager
+def naming_damage(layout: Layout, partition: str) -> Iterator[None]:
+    """For reading what is stored of a partition: turns polars' error about a damaged file into one that names it.
+
+    A file whose footer is whole opens well, and what polars says when it comes to the damage tells no file. So on such
+    an error alone, the partition's files are read once more to find it.
+
+    Raises:
+        StorageError: the file is damaged; anything else that was raised is passed on.
+    """
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        for asset, path in _stored(layout, partition):
+            if damage := _damage(path):
+                again = "raw_generations with regenerate" if asset == "raw_generations" else f"{asset} again"
+                raise StorageError(
+                    f"{path}: is damaged and cannot be read to its end ({damage}); restore it from a copy, or"
+                    f" materialize {again}"
+                ) from error
+        raise
+
+
+def _stored(layout: Layout, partition: str) -> Iterator[tuple[str, UPath]]:
+    sealed = read_current(layout.generations(partition))
+    if sealed:
+        yield "raw_generations", sealed.path
+    for asset in SCHEMAS:
+        path = layout.asset_file(asset, partition)
+        if is_stored(path):
+            yield asset, path
+
+
+def _damage(path: UPath) -> str | None:
+    place = local_path(path)
+    try:
+        for _ in pl.scan_parquet(read_bytes(path) if place is None else place, glob=False).collect_batches():
+            pass
+    except (OSError, pl.exceptions.PolarsError) as error:
+        return str(error)
+    return None
+
+
 def sealed_generations(layout: Layout, partition: str) -> Sealed:
     """The current sealed generations of a partition.
 

@@ -3,6 +3,8 @@
 What belongs here: reading ids into sections, columnar. Not here: whether the sections are right (laws say), decoding.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -20,6 +22,7 @@ _SPANS = pl.List(pl.Struct({"kind": pl.String, "start": pl.Int32, "end": pl.Int3
 
 ANATOMY = pl.Schema(
     [
+        ("reasoning_opened", pl.Boolean),
         ("reasoning_end", pl.Int32),
         ("reasoning_tokens", pl.Int32),
         ("answer_tokens", pl.Int32),
@@ -37,10 +40,11 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
         profile: what it does not describe is answer.
 
     Returns:
-        :data:`ANATOMY`, a row for each row: ``reasoning_end`` is the index of the end-of-reasoning id, -1 where
-        absent; ``reasoning_tokens`` counts the ids between the markers of reasoning, ``tool_tokens`` those of tool
-        sections with their markup, ``answer_tokens`` all others but the final stop id; ``spans`` are in order, from
-        each first index to the index after the last.
+        :data:`ANATOMY`, a row for each row: ``reasoning_opened`` is whether the output begins in reasoning, opened by
+        the prompt or by its first id; ``reasoning_end`` is the index of the end-of-reasoning id, -1 where absent;
+        ``reasoning_tokens`` counts the ids between the markers of reasoning, ``tool_tokens`` those of tool sections
+        with their markup, ``answer_tokens`` all others but the final stop id; ``spans`` are in order, from each first
+        index to the index after the last.
 
     Raises:
         TypeError: a column of ids is no list of integers.
@@ -61,6 +65,7 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
     markers = opened_here.astype(np.int64) + closed_here
     return pl.DataFrame(
         {
+            "reasoning_opened": batch.opened_reasoning,
             "reasoning_end": ends,
             "reasoning_tokens": per_kind[_REASONING] - markers,
             "answer_tokens": per_kind[_ANSWER],
@@ -68,6 +73,15 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
             "spans": _span_lists(spans, len(batch)),
         }
     ).cast(dict(ANATOMY))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
+
+
+def begins_in_reasoning(output_ids: Sequence[int], prompt_ids: Sequence[int] | None, profile: TargetProfile) -> bool:
+    """Whether one output begins in reasoning, opened by its prompt, as far as that is known, or by its first id."""
+    ids = pl.List(pl.Int64)
+    frame = pl.DataFrame(
+        {"output_ids": pl.Series([output_ids], dtype=ids), "prompt_ids": pl.Series([prompt_ids], dtype=ids)}
+    )
+    return bool(Batch(frame, Context(profile)).opened_reasoning[0])
 
 
 def _reasoning_stop(batch: Batch, ends: Ints, tools: Ints) -> Ints:

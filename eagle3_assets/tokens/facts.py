@@ -19,6 +19,7 @@ OUTPUT_FACTS = pl.Schema(
         "output": pl.Int32,
         "reasoning": pl.Int32,
         "answer": pl.Int32,
+        "reasoning_opened": pl.Boolean,
         "reasoning_end": pl.Int32,
         "finish_type": pl.String,
         "cut_off": pl.Boolean,
@@ -26,8 +27,9 @@ OUTPUT_FACTS = pl.Schema(
         "tool_calls": pl.Int32,
     }
 )
-"""Lengths in tokens (``answer`` with its tool calls); index of the end of reasoning, -1 where there is none; whether
-tool markup is opened, and how many calls begin. ``turn`` is null where the sample's id does not say it."""
+"""Lengths in tokens (``answer`` with its tool calls); whether the output begins in reasoning, and the index of
+its end, -1 where there is none; whether tool markup is opened, and how many calls begin. ``turn`` is null where the
+sample's id does not say it."""
 
 OUTPUT_COLUMNS = ("sample_id", "prompt_ids", "output_ids", "finish_type")
 """What facts are made of."""
@@ -61,6 +63,7 @@ def output_facts(batches: Iterable[pl.DataFrame], profile: TargetProfile) -> pl.
                 pl.col("output_ids").list.len().cast(pl.Int32).alias("output"),
                 sections["reasoning_tokens"].alias("reasoning"),
                 (sections["answer_tokens"] + sections["tool_tokens"]).alias("answer"),
+                sections["reasoning_opened"],
                 sections["reasoning_end"],
                 "finish_type",
                 (pl.col("finish_type") == CUT_OFF).fill_null(value=False).alias("cut_off"),

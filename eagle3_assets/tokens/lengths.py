@@ -5,7 +5,8 @@ What belongs here: figures over columns of lengths. Not here: finding where reas
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import polars as pl
 from eagle3_assets.config import Band, LengthBand
 from eagle3_assets.contract import LENGTH_STATISTICS
 from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.tokens.quantiles import nearest_rank
+from eagle3_assets.tokens.wording import percent
 
 SHORT = 500
 """Outputs below this many tokens count as short."""
@@ -97,6 +100,11 @@ def _endings(facts: pl.DataFrame) -> dict[str, object]:
     }
 
 
+def present_sections(statistics: pl.DataFrame) -> pl.DataFrame:
+    """Rows of :func:`length_statistics` to show: whole outputs, and of their sections those that any of them has."""
+    return statistics.filter((pl.col("section") == "output") | (pl.col("tokens") > 0))
+
+
 def length_counts(lengths: pl.Series) -> pl.DataFrame:
     """How many outputs have each length: ``length`` and ``samples``, both Int64, ordered by length.
 
@@ -130,7 +138,9 @@ def counted_figures(counts: pl.DataFrame) -> dict[str, Any]:
         "samples": samples,
         "tokens": tokens,
         "mean": tokens / samples,
-        **{name: int(length[np.searchsorted(up_to, _rank(samples, q), "right")]) for name, q in _SHOWN_QUANTILES},
+        **{
+            name: int(length[np.searchsorted(up_to, nearest_rank(samples, q), "right")]) for name, q in _SHOWN_QUANTILES
+        },
         "share_under_500": int(each[length < SHORT].sum()) / samples,
         "histogram": _binned(length, each),
     }
@@ -179,8 +189,8 @@ def band_misses(figures: Mapping[str, float], band: LengthBand) -> list[str]:
         band: the dataset's expectation.
     """
     return [
-        f"{name} {figures[key]:{form}} is outside {limits.low:{form}}-{limits.high:{form}}"
-        for name, key, limits, form in _expectations(band)
+        f"{name} {written(figures[key])} is outside {written(limits.low)}-{written(limits.high)}"
+        for name, key, limits, written in _expectations(band)
         if limits is not None and figures[key] not in limits
     ]
 
@@ -191,15 +201,16 @@ def expects_lengths(band: LengthBand) -> bool:
 
 
 def figures_text(figures: Mapping[str, float]) -> str:
-    """The figures in words: ``median 471, p95 1,204, 51% under 500``."""
-    return f"median {figures['median']:,.0f}, p95 {figures['p95']:,.0f}, {figures['share_under_500']:.0%} under {SHORT}"
+    """The figures in words: ``median 471, p95 1,204, 51.2% under 500``."""
+    short = percent(figures["share_under_500"])
+    return f"median {figures['median']:,.0f}, p95 {figures['p95']:,.0f}, {short} under {SHORT}"
 
 
 def band_text(band: LengthBand) -> str:
     """What a dataset expects: ``median 100 to 600, p95 400 to 2,000``; empty where it expects nothing."""
     return ", ".join(
-        f"{name} {limits.low:{form}} to {limits.high:{form}}"
-        for name, _, limits, form in _expectations(band)
+        f"{name} {written(limits.low)} to {written(limits.high)}"
+        for name, _, limits, written in _expectations(band)
         if limits is not None
     )
 
@@ -207,7 +218,7 @@ def band_text(band: LengthBand) -> str:
 def length_verdict(statistics: pl.DataFrame, band: LengthBand, dataset: str) -> str:
     """The statistics in one sentence, with the dataset's expectation.
 
-    ``median 471, p95 1,204, 51% under 500: inside the band expected of glaive (median 100 to 600)``
+    ``median 471, p95 1,204, 51.2% under 500: inside the band expected of glaive (median 100 to 600)``
     """
     output = statistics.row(0, named=True)
     if not output["samples"]:
@@ -221,22 +232,18 @@ def length_verdict(statistics: pl.DataFrame, band: LengthBand, dataset: str) -> 
     return f"{figures}: inside the band expected of {dataset} ({band_text(band)})"
 
 
-def _expectations(band: LengthBand) -> tuple[tuple[str, str, Band | None, str], ...]:
+def _expectations(band: LengthBand) -> tuple[tuple[str, str, Band | None, Callable[[float], str]], ...]:
     """Each figure's name, its key, what is expected of it, and how it is written."""
     return (
-        ("median", "median", band.median, ",.0f"),
-        ("p95", "p95", band.p95, ",.0f"),
-        (f"share under {SHORT}", "share_under_500", band.share_under_500, ".2%"),
+        ("median", "median", band.median, "{:,.0f}".format),
+        ("p95", "p95", band.p95, "{:,.0f}".format),
+        (f"share under {SHORT}", "share_under_500", band.share_under_500, partial(percent, decimals=2)),
     )
 
 
 def _quantile(ordered: pl.Series, q: float) -> float:
     """The shortest real length which at least this share of the outputs do not exceed (nearest rank)."""
-    return float(ordered[_rank(len(ordered), q)])
-
-
-def _rank(count: int, q: float) -> int:
-    return max(0, math.ceil(q * count - 1e-9) - 1)
+    return float(ordered[nearest_rank(len(ordered), q)])
 
 
 def _plain(value: object) -> object:

@@ -13,6 +13,7 @@ import polars as pl
 
 from eagle3_assets.tokens.columns import Ids, Ints
 from eagle3_assets.tokens.laws.base import Effect, Law
+from eagle3_assets.tokens.wording import percent
 
 Status = Literal["passed", "warned", "failed", "not_judged"]
 
@@ -65,7 +66,7 @@ class Verdict:
             odd = f"; {self.remark}" if self.remark else ""
             return f"All {self.judged:,} judged of {self.rows:,} samples keep it{partly}{odd}."
         of = f"of {self.rows:,} samples"
-        counts = [f"{self.violations:,} {of} break it ({self.share:.2%})"] if self.violations else []
+        counts = [f"{self.violations:,} {of} break it ({percent(self.share, 2)})"] if self.violations else []
         counts += [f"{self.warnings:,} {of} have a remark"] if self.warnings else []
         return f"{' and '.join(counts)}{partly}; first {self.details[0]}."
 
@@ -135,7 +136,7 @@ class Report:
         A partition without any row may be: so is a shard which no conversation fell to.
         """
         refused = [v for v in self.verdicts if v.refuses]
-        limit = f"more than the dataset's quarantine_limit of {self.quarantine_limit:.2%}"
+        limit = f"more than the dataset's quarantine_limit of {percent(self.quarantine_limit, 2)}"
         texts = [
             f"{v.law.name}: {v.summary} "
             + (f"That is {limit}. " if v.effect == "quarantine" else "")
@@ -144,8 +145,8 @@ class Report:
         ]
         if not any(v.effect == "quarantine" for v in refused) and self.quarantined_share > self.quarantine_limit:
             texts.append(
-                f"quarantine: {len(self.quarantined):,} of {self.rows:,} samples ({self.quarantined_share:.2%}) break"
-                f" one law or another, {limit}."
+                f"quarantine: {len(self.quarantined):,} of {self.rows:,} samples ({percent(self.quarantined_share, 2)})"
+                f" break one law or another, {limit}."
             )
         if self.without_result is not None:
             texts.append(f"nothing judged: {self.without_result}; each row's reason says why.")

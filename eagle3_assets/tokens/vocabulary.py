@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from eagle3_assets.tokens.columns import Ids, Ints, Mask
+from eagle3_assets.tokens.wording import percent
 
 SHARES = (0.99, 0.999)
 """Shares of the tokens whose sizes the table names."""
@@ -184,7 +185,7 @@ def marked_sizes(vocabulary: DraftVocabulary) -> dict[int, str | None]:
     sizes.setdefault(vocabulary.size, []).append("chosen")
     sizes.setdefault(vocabulary.knee, []).append("knee")
     for share in SHARES:
-        sizes.setdefault(vocabulary.size_for(share), []).append(f"{share:.1%}")
+        sizes.setdefault(vocabulary.size_for(share), []).append(percent(share))
     sizes.setdefault(vocabulary.size_for(1.0), []).append("all")
     sizes.setdefault(most, []).append("the target's own")
     return {size: ", ".join(marks) or None for size, marks in sorted(sizes.items()) if size >= least}
@@ -209,8 +210,9 @@ def vocabulary_verdict(vocabulary: DraftVocabulary) -> str:
     curve, tokens, size = vocabulary.covered(vocabulary.counts), vocabulary.tokens, vocabulary.size
     structural, filled = vocabulary.unseen
     said = (
-        f"{size:,} of {len(vocabulary.counts):,} ids cover {curve[size] / tokens:.2%} of {tokens:,} tokens;"
-        f" {vocabulary.seen:,} ids are seen; the knee is at {vocabulary.knee:,} ({curve[vocabulary.knee] / tokens:.2%})"
+        f"{size:,} of {len(vocabulary.counts):,} ids cover {percent(curve[size] / tokens, 2)} of {tokens:,} tokens;"
+        f" {vocabulary.seen:,} ids are seen; the knee is at {vocabulary.knee:,} "
+        f"({percent(curve[vocabulary.knee] / tokens, 2)})"
     )
     said += f"; {structural:,} structural ids were never seen and are in" if structural else ""
     return said + (f"; {filled:,} of the lowest ids were never seen and fill it up" if filled else "")

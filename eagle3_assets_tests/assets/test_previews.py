@@ -12,17 +12,16 @@ from eagle3_assets.tokens.laws.texts import DRIFT_KINDS
 from eagle3_assets.tokens.verdict import Verdict
 
 
-def preview(text: str) -> str:
-    return preview_markdown(
-        {
-            "sample_id": "a:1:0",
-            "completion_tokens": 7,
-            "reasoning_end": 3,
-            "finish_type": "stop",
-            "stratum": "shortest",
-            "text": text,
-        }
-    )
+def preview(text: str, sample_id: str = "a:1:0", finish_type: str | None = "stop", *, quarantined: bool = False) -> str:
+    row = {
+        "sample_id": sample_id,
+        "completion_tokens": 7,
+        "reasoning_end": 3,
+        "finish_type": finish_type,
+        "stratum": "shortest",
+        "text": text,
+    }
+    return preview_markdown(row, quarantined=quarantined)
 
 
 def test_a_short_text_is_whole_and_its_lines_are_narrow() -> None:
@@ -41,11 +40,31 @@ def test_a_long_text_keeps_its_start_and_its_end() -> None:
     assert len(made) < IN_PLACE
 
 
-@given(st.text(max_size=3_000))
-def test_any_text_fits(text: str) -> None:
-    made = preview(text)
-    assert len(made) < IN_PLACE
-    assert "<script" not in preview(text + "<script>") or "```" in made
+SPECIAL = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("`*_[]<>|\\\n\u202e😀"), max_size=2_000)
+
+
+@given(SPECIAL | st.integers(0, 1_500).map("`".__mul__), SPECIAL, st.none() | SPECIAL, st.booleans())
+def test_any_text_any_id_and_any_finish_type_fit(text: str, name: str, finish: str | None, quarantined: bool) -> None:
+    made = preview(f"BEGIN{text}END", name, finish, quarantined=quarantined)
+    assert len(made.encode("utf-16-le")) // 2 < IN_PLACE  # as a browser counts
+    head, block = made.split("\n\n", 1)
+    assert "\n" not in head
+    fence = block.split("text\n", 1)[0]
+    assert set(fence) == {"`"}
+    assert block.endswith(f"END\n{fence}")
+    assert block.startswith(f"{fence}text\nBEGIN")
+
+
+def test_a_long_id_is_shortened_and_the_text_stays() -> None:
+    made = preview("so it is", "x" * 1_200)
+    assert made.startswith(f"` {'x' * 77}... `: 7 tokens")
+    assert "so it is" in made
+
+
+def test_a_finish_type_is_text_and_none_is_named() -> None:
+    assert ", ` <b>x</b> [a](b) `, shortest\n" in preview("text", finish_type="<b>x</b> [a](b)")
+    assert ", no finish type, shortest\n" in preview("text", finish_type=None)
+    assert ", ` stop `, shortest, quarantined\n" in preview("text", quarantined=True)
 
 
 def test_drift_by_kind_is_a_table() -> None:

@@ -125,7 +125,7 @@ def test_a_template_that_drops_the_tools(
     made = run(project, instance)
     [failure] = made.failures
     assert failure.startswith("raw_generations: nothing is generated: ")
-    assert "tools_rendered: 2 of 2 samples break it (100.00%)" in failure
+    assert "tools_rendered: 2 of 2 samples break it (100%)" in failure
     tokenized = stored(project, "tokenized_prompts")
     assert set(tokenized["status"]) == {"refused"}
     assert f"declared tools, not {names[0]}" in tokenized["reason"][1]

@@ -396,7 +396,8 @@ def test_the_resource_makes_an_engine_with_the_configured_server(tmp_path: Path,
     project = make_project(engine=engine_settings(folder))
     resources = build_defs(project).resources
     assert resources is not None
-    engine: Engine = resources["engine"].create()
+    with dg.DagsterInstance.ephemeral() as instance:
+        engine: Engine = resources["engine"].create(instance, "a run")
 
     async def there_and_back() -> Description:
         try:

@@ -281,6 +281,29 @@ def test_damaged_weights_fail_the_request_instead_of_making_a_token(tmp_path: Pa
         assert isinstance(reply, RequestRefusedError) and "NaN" in str(reply)
 
 
+class _Runs:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_weights_that_are_a_program_do_not_run(checkpoint: Path, tmp_path: Path) -> None:
+    import torch
+
+    path, mark = tmp_path / "checkpoint", tmp_path / "ran"
+    shutil.copytree(checkpoint, path, ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save({"lm_head.weight": _Runs(mark)}, path / "pytorch_model.bin")
+    with pytest.raises(EngineUnavailableError, match="cannot be loaded"):
+        answers(path, [request(0, [20, 21])])
+    assert not mark.exists()
+    torch.load(path / "pytorch_model.bin", weights_only=False)
+    assert mark.exists(), "it would have run"
+
+
 def test_requests_of_different_sampling_are_answered_together(checkpoint: Path) -> None:
     requests = [request(i, ids, (GREEDY, SAMPLED)[i % 2]) for i, ids in enumerate(prompts(20))]
     together = generations(checkpoint, requests, batch_size=8)

@@ -52,8 +52,8 @@ def test_the_line_says_what_a_person_wants_to_know() -> None:
         tracker.finished(0 if number < 3 else 100, failure=failures[number] if number < 3 else None)
     tracker.retries = 3
     assert tracker.snapshot().line() == (
-        "150/400 rows (38%), 1,470 tokens/s now, 1,470 overall, 3 failed (2 refused by the engine, 1 unusable reply), "
-        "3 retries, 17 s left"
+        "150/400 rows (37.5%), 1,470 tokens/s now, 1,470 overall, 3 failed (2 refused by the engine, 1 unusable reply),"
+        " 3 retries, 17 s left"
     )
     assert Tracker(total=0, clock=clock).snapshot().line() == "0/0 rows, 0 tokens/s now, 0 overall"
 
@@ -65,7 +65,7 @@ def test_now_and_overall_are_told_apart() -> None:
     for _ in range(200):
         clock.now += 1
         tracker.finished(tokens=100)
-    assert tracker.snapshot().line() == "200/400 rows (50%), 100 tokens/s now, 20 overall, 3 min left"
+    assert tracker.snapshot().line() == "200/400 rows (50.0%), 100 tokens/s now, 20 overall, 3 min left"
 
 
 def test_the_line_says_what_each_server_does() -> None:

@@ -48,7 +48,7 @@ def encoded(text: str) -> list[int]:
     return list(target().tokenizer.encode(text, add_special_tokens=False))
 
 
-def inspection(outputs: dict[str, tuple[list[int], str]] | None = None) -> Inspection:
+def inspection(outputs: dict[str, tuple[list[int], str]] | None = None, prompt: str = PROMPT) -> Inspection:
     if outputs is None:
         outputs = {name: (encoded(text), finish) for name, (text, finish) in OUTPUTS.items()}
     frame = pl.DataFrame(
@@ -56,7 +56,7 @@ def inspection(outputs: dict[str, tuple[list[int], str]] | None = None) -> Inspe
             {
                 "sample_id": name,
                 "status": "generated",
-                "prompt_ids": encoded(PROMPT),
+                "prompt_ids": encoded(prompt),
                 "output_ids": ids,
                 "finish_type": finish,
             }

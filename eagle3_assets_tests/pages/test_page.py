@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -106,14 +107,19 @@ def test_ids_are_exact_and_hidden_characters_are_named(data: Any) -> None:
         assert (sample["finish"], sample["length"]) == (finish, len(ids))
         completed = dict(sample["output"].get("completed", []))
         joined = "".join(completed.get(i, data["vocabulary"][number][2]) for i, number in enumerate(numbers))
-        assert "pieces" not in sample["output"]
+        pieces = sample["output"].get("pieces")
+        assert (pieces is not None) == ("\u200d" in text)  # a token that is named alone
+        if pieces:
+            joined = "".join(piece[1] for section in pieces for piece in section)
+            structural = [(piece[1], piece[2]) for section in pieces for piece in section if piece[0] == 1]
+            assert structural == [("</think>", sample["reasoningEnd"]), ("<|im_end|>", len(ids) - 1)]
         assert joined == visible(decoder.text(ids), keep_lines=True)
         assert [span[1] for span in sample["spans"]] == [0, *(span[2] for span in sample["spans"][:-1])]
         assert sample["spans"][-1][2] == len(ids)
     for shown in hostile.SHOWN:
         assert shown in visible(hostile.HOSTILE)
     assert samples["c4:3:0"]["quarantined"]
-    assert "reasoning_closed" in samples["c4:3:0"]["laws"]
+    assert ("reasoning_closed", True) in {(f["law"], f["error"]) for f in samples["c4:3:0"]["findings"]}
     assert [f["index"] for f in samples["c4:3:0"]["findings"] if f["law"] == "reasoning_closed"] != [None]
 
 
@@ -121,7 +127,7 @@ def test_text_that_tokens_do_not_give_is_written_down() -> None:
     half = hostile.encoded("\U0001f469")[:-1]  # a cut-off character
     made = preview_page(hostile.inspection({"c0:1:0": ([*hostile.encoded("so "), *half], "length")}), hostile.target())
     [sample] = json.loads(made.split('id="data">', 1)[1].split("</script>", 1)[0])["samples"]
-    assert "".join(text for section in sample["output"]["pieces"] for _, text in section) == "so \ufffd"
+    assert "".join(piece[1] for section in sample["output"]["pieces"] for piece in section) == "so \ufffd"
 
 
 def test_the_figures_are_on_the_page(parsed: Elements) -> None:
@@ -142,6 +148,43 @@ def test_the_figures_are_on_the_page(parsed: Elements) -> None:
 
 def test_the_page_is_the_same_for_the_same_data(page: str) -> None:
     assert preview_page(hostile.inspection(), hostile.target()) == page
+
+
+def samples_on(page: str) -> dict[str, Any]:
+    return {s["id"]: s for s in json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])["samples"]}
+
+
+def test_the_one_broken_sample_is_there_among_many_remarks() -> None:
+    tool = hostile.OUTPUTS["c2:1:0"][0].split("</think>")[1]
+    outputs = {f"r{i}:1:0": (hostile.encoded(f"I think {i}{' word' * (i % 50)}{tool}"), "stop") for i in range(200)}
+    outputs["bad:1:0"] = (hostile.encoded(f"I think{' word' * 25}<|im_end|>"), "stop")
+    inspected = hostile.inspection(outputs)
+    assert inspected.report.quarantined == {"bad:1:0"}
+    made = samples_on(preview_page(inspected, hostile.target()))
+    assert made["bad:1:0"]["stratum"] == "breaks reasoning_closed"
+    assert sum(sample["stratum"] == "remark of reasoning_closed" for sample in made.values()) == 3
+
+
+def test_no_reasoning_is_no_missing_end_of_it() -> None:
+    closed = hostile.PROMPT.replace("<think>", "<think></think>")
+    outputs = {f"c{i}:1:0": (hostile.encoded(f"It is {i}.<|im_end|>"), "stop") for i in range(20)}
+    page = preview_page(hostile.inspection(outputs, closed), hostile.target())
+    assert "no end of reasoning" not in {sample["stratum"] for sample in samples_on(page).values()}
+    assert not any(sample["reasoningOpened"] for sample in samples_on(page).values())
+    assert 'data-section="answer"' in page
+    assert 'data-section="reasoning"' not in page
+    opened = preview_page(hostile.inspection(outputs), hostile.target())
+    assert "no end of reasoning" in {sample["stratum"] for sample in samples_on(opened).values()}
+
+
+def test_an_id_that_is_shown_otherwise_is_there_exactly() -> None:
+    name = "\u202e<b>\u4e2d %41\n:1:0"
+    made = samples_on(preview_page(hostile.inspection({name: (hostile.encoded("x"), "stop")}), hostile.target()))
+    [sample] = made.values()
+    assert sample["id"] == visible(name)
+    assert unquote(sample["exactId"]) == name
+    assert sample["exactId"].isascii()
+    assert "exactId" not in next(iter(samples_on(preview_page(hostile.inspection(), hostile.target())).values()))
 
 
 def test_no_outputs_are_a_page_that_says_so() -> None:

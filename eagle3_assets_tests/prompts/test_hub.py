@@ -150,3 +150,15 @@ def test_a_token_with_white_space_is_no_traceback_that_shows_it(
     assert set(server) == ({given} if given else set())
     assert "secret" not in str(raised.value)
     assert given or "HF_TOKEN holds what no token has" in str(raised.value)
+
+
+def test_a_password_of_the_endpoint_is_shown_in_no_form(
+    server: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", constants.ENDPOINT.replace("://", "://user:hunter2@"))
+    with pytest.raises(PromptSourceError) as raised:
+        find([f"{ADDRESS}/a.jsonl?token=hunter2"])
+    assert any(header and header.startswith("Basic dXNlcjpodW50ZXIy") for header in server)
+    assert "who is Basic ..." in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    assert "dXNlcjpodW50ZXIy" not in str(raised.value)

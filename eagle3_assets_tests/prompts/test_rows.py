@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import transformers  # noqa: TID253 - tests need not load fast
 
@@ -37,6 +38,15 @@ def test_rows_have_the_contract_and_ids_that_last(tmp_path: Path) -> None:
     assert found.rows["sample_id"].to_list() == ["a:1:0", "a:1:1", "7:1:0", "7:1:1"]
     assert found.rows["source_row"].to_list() == [1, 1, 2, 2]
     assert found.rows["source"].unique().to_list() == ["source.jsonl"]
+
+
+def test_whole_numbers_that_came_as_floats_are_ids(tmp_path: Path) -> None:
+    found = read(source(tmp_path, chat(1.0), chat(2), chat(2.0), chat(0.5), chat(1e300)))
+    assert found.rows["conversation_id"].to_list() == ["1", "2"]
+    assert [row.reason for row in found.refused] == [
+        "its id '2' is source.jsonl:2's already",
+        *["`id` must be a string or a whole number, not a number"] * 2,
+    ]
 
 
 BAD: list[tuple[bytes, str]] = [
@@ -94,6 +104,8 @@ ODD: dict[str, tuple[dict[str, Any], str | None]] = {
     "no id": ({"messages": [USER]}, None),
     "empty id": ({"id": " ", "messages": [USER]}, "`id` must be printable text"),
     "id with a line end": ({"id": "a\nb", "messages": [USER]}, "`id` must be printable text"),
+    "a long id": ({"id": "a" * 500, "messages": [USER]}, None),
+    "an id too long": ({"id": "a" * 501, "messages": [USER]}, "`id` has 501 characters, more than 500"),
     "id is a list": ({"id": [1], "messages": [USER]}, "`id` must be a string or a whole number"),
     "arguments as an object": ({"messages": [USER, call({"b": 1, "a": [2]}), USER]}, None),
     "arguments as text": ({"messages": [USER, call('{"b": 1}'), USER]}, None),
@@ -228,7 +240,9 @@ def test_the_target_sees_tools_in_the_order_of_the_source_and_no_null_that_arrow
         {"role": "tool", "content": "done"},
     ]
     row = {"id": "a", "messages": messages, "tools": [{"type": "function", "function": function}]}
-    found = read(source(tmp_path, row)).rows
+    path = tmp_path / "source.parquet"
+    pl.DataFrame([row]).write_parquet(path)
+    found = read(Dataset(name="d", source=str(path))).rows
     assert found["tools"][0] == (
         '[{"type":"function","function":{"name":"book","description":"d","parameters":{"type":"object","properties":'
         '{"to":{"type":"string"},"date":{"type":"string","description":"when"}}}}}]'

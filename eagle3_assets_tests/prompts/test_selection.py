@@ -231,3 +231,41 @@ def test_a_row_that_was_not_read_as_it_may_be_meant_is_used_and_named(tmp_path: 
     [remark] = found.remarked
     assert str(remark) == "a.jsonl:2: " + remark.reason
     assert "the markup of its reasoning is not whole" in remark.reason
+
+
+def test_our_own_prompts_keep_their_turns_whatever_the_settings(tmp_path: Path) -> None:
+    place = write(tmp_path / "chats", {"a.jsonl": [chat("a", "uauau"), chat("b", "ua")]})
+    (tmp_path / "ours").mkdir()
+    ours = tmp_path / "ours" / "d.parquet"
+    made = taken(place, turns="all", samples_per_prompt=2, system_prompt="Be brief.")["d"].rows
+    made.write_parquet(ours)
+    once = ["a:1:0", "a:3:0", "a:5:0", "b:1:0"]
+    for turns in ("all", "first", "last"):
+        found = taken(ours, turns=turns)["d"]
+        assert ids(found) == once
+        assert found.rows["messages"].to_list() == made["messages"].to_list()[::2]
+        assert (found.accounts.used, found.accounts.further_samples, found.accounts.refused) == (4, 4, 0)
+    assert ids(taken(ours, samples_per_prompt=2)["d"]) == made["sample_id"].to_list()
+    # In any order, and where only a further sample is left.
+    made.reverse().write_parquet(ours)
+    assert sorted(ids(taken(ours)["d"])) == once
+    made[1:2].write_parquet(ours)
+    assert ids(taken(ours)["d"]) == ["a:1:0"]
+
+
+def test_of_our_own_prompts_what_is_no_further_sample_is_refused(tmp_path: Path) -> None:
+    place = write(tmp_path / "chats", {"a.jsonl": [chat("a", "uau")]})
+    made = taken(place, turns="all")["d"].rows
+    other = made[:1].with_columns(
+        sample_index=pl.lit(1, pl.Int32), messages=pl.lit('[{"role":"user","content":"other"}]')
+    )
+    made.vstack(made[:1]).vstack(other).write_parquet(tmp_path / "chats" / "b.parquet")
+    found = taken(tmp_path / "chats" / "b.parquet")["d"]
+    assert ids(found) == ["a:1:0", "a:3:0"]
+    assert [str(row) for row in found.refused] == [
+        "b.parquet:3: its id 'a' is b.parquet:1's already",
+        "b.parquet:4: its id 'a' is b.parquet:1's already",
+    ]
+    # A conversation comes from one kind of row only: its turns would be there twice.
+    found = taken(tmp_path / "chats")["d"]
+    assert (ids(found), found.accounts.refused) == (["a:3:0"], 4)

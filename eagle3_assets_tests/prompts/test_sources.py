@@ -1,11 +1,14 @@
 """Files of every kind, and places of every kind, as rows."""
 
+import bz2
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from hypothesis import strategies as st
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.sources import OpenSource, PromptSourceError, SourceFile, differences, find
 from eagle3_assets.prompts.sources.arrays import array_elements
+from eagle3_assets.prompts.sources.changes import unread
 from eagle3_assets.strict_json import BYTE_ORDER_MARK
 
 ROWS: list[Any] = [{"id": f"c{i}", "messages": [{"role": "user", "content": f"häl\n[{i}] {{"}]} for i in range(700)]
@@ -77,6 +81,19 @@ def test_every_kind_gives_the_same_rows_and_the_files_own_hash(name: str, tmp_pa
     with OpenSource(SourceFile(name, path)) as opened:
         assert next(opened.rows()).value() == ROWS[0]
         assert opened.state("openai").sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_fields_that_arrow_filled_in_are_gone_and_nulls_of_json_stay(tmp_path: Path) -> None:
+    given: list[Any] = [
+        {"messages": [{"role": "user"}], "tools": '[{"a": null}]', "other": None},
+        {"messages": [{"role": "user", "call": {"unit": "C"}}], "tools": None, "other": None},
+        {"messages": [{"role": "user", "call": {"unit": None}}], "tools": None, "other": [1, None]},
+    ]
+    (tmp_path / "a.jsonl").write_bytes(lines(given))
+    assert [row for _, row in rows_of(tmp_path / "a.jsonl")] == given
+    (tmp_path / "a.parquet").write_bytes(parquet(given))
+    third = {**given[2], "messages": [{"role": "user", "call": {}}]}
+    assert [row for _, row in rows_of(tmp_path / "a.parquet")] == [*given[:2], third]
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name.endswith((".gz", ".zst", ".parquet"))])
@@ -220,7 +237,18 @@ def test_a_directory_is_read_to_its_depth_in_order_and_says_what_it_leaves_out(t
 def test_globs(tree: Path) -> None:
     assert names(tree / "*.jsonl") == (["b.jsonl"], [".hidden.jsonl (hidden)"])
     assert names(tree / "a" / "*.[tp]*")[0] == ["x.txt", "z.parquet"]
-    assert names(tree / "**" / "y.*")[0] == ["a/y.json.gz", "linked/y.json.gz"]
+    assert names(tree / "**" / "y.*")[0] == ["a/y.json.gz"]
+    assert names(tree / "linked" / "**" / "y.*")[0] == ["y.json.gz"]
+    assert names(tree / "**")[0] == [
+        "B.JSONL",
+        "README.md",
+        "a/file_link.jsonl",
+        "a/x.txt",
+        "a/y.json.gz",
+        "a/z.parquet",
+        "b.jsonl",
+    ]
+    assert names(tree / "a" / ".g*" / "**.jsonl")[0] == [".git/x.jsonl"]
     # A file is taken by its name, even where the name looks like a glob.
     odd = tree / "part[1].jsonl"
     odd.write_bytes(b"{}\n")
@@ -228,11 +256,13 @@ def test_globs(tree: Path) -> None:
 
 
 def test_of_several_places_names_tell_them_apart_and_no_file_is_read_twice(tree: Path) -> None:
-    assert names(tree / "b.jsonl", tree / "a")[0] == [
-        "b.jsonl", "a/file_link.jsonl", "a/y.json.gz", "a/z.parquet",
-    ]  # fmt: skip
+    taken, left_out = names(tree / "b.jsonl", tree / "a")
+    assert taken == ["b.jsonl", "a/y.json.gz", "a/z.parquet"]
+    assert left_out[0] == "a/file_link.jsonl (a link to the same file as b.jsonl)"
     assert names(tree / "a" / "z.parquet", tree / "a")[0] == ["z.parquet", "file_link.jsonl", "y.json.gz"]
-    assert len(set(names(tree / "a", tree / "linked")[0])) == 6
+    assert names(tree / "linked", tree / "a")[0] == [
+        "linked/file_link.jsonl", "linked/y.json.gz", "linked/z.parquet",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -243,10 +273,12 @@ def test_of_several_places_names_tell_them_apart_and_no_file_is_read_twice(tree:
         ("b.jsonl/*.jsonl", "is not a directory"),
         ("*.csv", "has no file to read"),
         ("a/.git", "has no file to read"),
+        ("waiting.jsonl", "is neither a file nor a directory"),
     ],
 )
 def test_a_place_without_files_is_named(tree: Path, place: str, said: str) -> None:
     (tree / "a" / ".git" / "x.jsonl").rename(tree / "a" / ".git" / ".x.jsonl")
+    os.mkfifo(tree / "waiting.jsonl")
     with pytest.raises(PromptSourceError, match=said) as raised:
         find([str(tree / place)])
     assert str(tree / place) in str(raised.value)
@@ -302,3 +334,112 @@ def test_a_name_that_is_no_text_and_a_pipe_are_told(tmp_path: Path) -> None:
     with pytest.raises(PromptSourceError, match="no printable text; rename it") as refused:
         find([str(tmp_path)])
     str(refused.value).encode()
+
+
+PRETTY = json.dumps({"name": "set", "features": ["text"]}, indent=1).encode()
+OTHERS: dict[str, tuple[bytes, str]] = {
+    "a.json": (PRETTY, "is one JSON object over several lines, not rows"),
+    "b.json.gz": (gzip.compress(PRETTY), "is one JSON object over several lines, not rows"),
+    "an_array.jsonl": (json.dumps(ROWS).encode(), "is a JSON array, not JSON lines; rename it to .json"),
+    "over_lines.jsonl": (
+        json.dumps(ROWS[:2], indent=1).encode(),
+        "is a JSON array, not JSON lines; rename it to .json",
+    ),
+    "a.jsonl.bz2": (bz2.compress(lines(ROWS)), "is bzip2"),
+    "a.jsonl.xz": (lzma.compress(lines(ROWS)), "is xz"),
+    "a.csv": (b"prompt,answer\nhi,there\n", "is CSV"),
+    "a.tsv.gz": (gzip.compress(b"prompt\tanswer\n"), "is TSV"),
+    "utf_16.jsonl": (json.dumps(ROWS[0]).encode("utf-16"), "is UTF-16 text"),
+    "utf_16_unmarked.jsonl": (json.dumps(ROWS[0]).encode("utf-16-le"), "is UTF-16 text"),
+    "twice.jsonl.gz": (gzip.compress(gzip.compress(lines(ROWS))), "is packed twice"),
+    "a.arrow": (b"ARROW1\0\0", "is an Arrow file"),
+    "parquet.gz": (parquet(ROWS), "does not begin as its name says (parquet)"),
+    "pointer.jsonl": (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_file_of_rows_is_told_by_its_kind(name: str, tmp_path: Path) -> None:
+    content, said = OTHERS[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(PromptSourceError, match=f"{re.escape(name)}: {re.escape(said)}"):
+        rows_of(path)
+
+
+def test_archives_are_told(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "a.jsonl").write_bytes(lines(ROWS))
+    for kind, said in (("zip", "is a zip archive"), ("tar", "is a tar archive"), ("gztar", "is a tar archive")):
+        made = Path(shutil.make_archive(str(tmp_path / kind), kind, tmp_path / "rows"))
+        with pytest.raises(PromptSourceError, match=said):
+            rows_of(made)
+
+
+def test_a_first_line_that_is_a_list_or_broken_is_refused_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for bad in (b'[{"a": 1}]', b"[INFO] started", b"{", b'{"a": '):
+        path.write_bytes(bad + b'\n{"a": 2}\n')
+        assert [number for number, _ in rows_of(path)] == [1, 2]
+    path = tmp_path / "lines.json"
+    path.write_bytes(b'{"a": "cut o\n{"a": 2}\n')
+    assert rows_of(path)[1] == (2, {"a": 2})
+
+
+def test_zstandard_with_frames_without_data_and_with_large_windows(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    skipped = b"\x50\x2a\x4d\x18\x04\0\0\0abcd"  # as pzstd writes before each frame
+    path.write_bytes(skipped + zst(b'{"a": 1}\n') + skipped + zst(b'{"a": 2}\n'))
+    assert rows_of(path) == [(1, {"a": 1}), (2, {"a": 2})]
+    wide = zstandard.ZstdCompressionParameters.from_level(1, window_log=28, enable_ldm=False)
+    packing = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    path.write_bytes(packing.compress(b'{"a": 1}\n') + packing.flush())
+    assert rows_of(path) == [(1, {"a": 1})]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    path.write_bytes(parquet(ROWS))
+    other.write_bytes(parquet(ROWS))
+    with OpenSource(SourceFile("a.parquet", path)) as opened:
+        other.rename(path)
+        list(opened.rows())
+        with pytest.raises(PromptSourceError, match=r"a\.parquet: was replaced while it was read"):
+            opened.state(None)
+
+
+def test_links_in_a_circle_end(tree: Path) -> None:
+    for name in ("loop", "other"):
+        (tree / name).symlink_to(tree, target_is_directory=True)
+    assert names(tree / "**" / "*.jsonl")[0] == ["a/file_link.jsonl", "b.jsonl"]
+
+
+def test_brackets_of_a_directory_that_is_there_are_no_wildcard(tmp_path: Path) -> None:
+    root = tmp_path / "pro[1]" / "set[a-b]"
+    root.mkdir(parents=True)
+    (root / "a.jsonl").write_bytes(b"{}\n")
+    assert names(root)[0] == names(root / "*.jsonl")[0] == names(root / "[a].jsonl")[0] == ["a.jsonl"]
+    assert names(tmp_path / "pro[1]" / "*" / "a.jsonl")[0] == ["set[a-b]/a.jsonl"]
+    with pytest.raises(PromptSourceError, match="No such file"):
+        find([str(root / "none.jsonl")])
+
+
+def test_behind_a_limit_a_source_may_grow(tmp_path: Path) -> None:
+    for name in ("b", "c", "d"):
+        (tmp_path / f"{name}.jsonl").write_bytes(b"{}\n")
+    [b, c, d] = find([str(tmp_path)]).files
+    before = []
+    for file in (b, c):
+        with OpenSource(file) as opened:
+            before.append(opened.state(None))
+    before.append(unread(d))
+    d.path.unlink()
+    (tmp_path / "e.jsonl").write_bytes(b"{}\n")
+    assert differences(before, find([str(tmp_path)]).files, limited=True) == []
+    assert differences(before, find([str(tmp_path)]).files) == ["d.jsonl is gone", "e.jsonl is new"]
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    c.path.write_bytes(b"[]\n")
+    found = differences(before, find([str(tmp_path)]).files, limited=True)
+    assert found == ["a.jsonl is new", "c.jsonl has another content"]
+    c.path.unlink()
+    assert differences(before, find([str(tmp_path)]).files, limited=True) == ["c.jsonl is gone", "a.jsonl is new"]

@@ -18,6 +18,7 @@ from eagle3_assets.tokens.lengths import (
     length_statistics,
     length_verdict,
     merged,
+    present_sections,
 )
 
 Row = tuple[int, int, bool, int, int]
@@ -69,6 +70,15 @@ def test_statistics_are_what_a_plain_recount_gives(rows: list[Row]) -> None:
         recount(row, of_turn)
 
 
+def test_a_section_that_no_output_has_is_not_shown() -> None:
+    made = length_statistics(facts([(0, 7, False, 0, 1), (0, 9, False, 0, 3)]))
+    assert len(made) == 9
+    shown = present_sections(made).select("turn", "section").rows()
+    assert shown == [(turn, section) for turn in (None, 1, 3) for section in ("output", "answer")]
+    assert present_sections(length_statistics(plain()))["section"].to_list() == ["output"]
+    assert len(present_sections(length_statistics(facts([(1, 7, False, 0, 1)])))) == 3
+
+
 def recount(row: dict[str, Any], rows: list[Row]) -> None:
     section = row["section"]
     lengths = sorted({"output": r[0] + r[1], "reasoning": r[0], "answer": r[1]}[section] for r in rows)
@@ -109,13 +119,13 @@ def test_no_outputs_are_no_figures() -> None:
 
 def test_the_verdict_in_words() -> None:
     made = length_statistics(plain(471, 1_204, 130))
-    assert length_verdict(made, LengthBand(), "d") == "median 471, p95 1,204, 67% under 500; no band is expected of d"
+    assert length_verdict(made, LengthBand(), "d") == "median 471, p95 1,204, 66.7% under 500; no band is expected of d"
     inside = LengthBand.model_validate({"median": [400, 500], "p95": [1_000, 2_000]})
     assert length_verdict(made, inside, "d") == (
-        "median 471, p95 1,204, 67% under 500: inside the band expected of d (median 400 to 500, p95 1,000 to 2,000)"
+        "median 471, p95 1,204, 66.7% under 500: inside the band expected of d (median 400 to 500, p95 1,000 to 2,000)"
     )
     outside = LengthBand.model_validate({"median": [500, 900], "share_under_500": [0.0, 0.5]})
-    misses = ["median 471 is outside 500-900", "share under 500 66.67% is outside 0.00%-50.00%"]
+    misses = ["median 471 is outside 500-900", "share under 500 66.67% is outside 0%-50.00%"]
     assert band_misses(made.row(0, named=True), outside) == misses
     assert length_verdict(made, outside, "d").endswith(f": outside the band expected of d: {'; '.join(misses)}")
 

@@ -10,6 +10,7 @@ from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts
 from eagle3_assets.tokens.profile import Tokenizer, resolve_profile
 from eagle3_assets.tokens.verdict import Verdict
+from eagle3_assets.tokens.wording import percent
 from eagle3_assets_tests.tokens import kimi
 
 POSITIONS = [0, 5, 11]
@@ -42,7 +43,7 @@ def test_missing_row(row: int, context: Context) -> None:
     lost = frame["sample_id"][row]
     verdict, found = conservation(frame.filter(pl.col("sample_id") != lost), context)
     assert (lost, "no row for this prompt") in found
-    assert verdict.details[1] == "only 11 of 12 sent prompts have an output (91.67% of 100.00%)"
+    assert verdict.details[1] == "only 11 of 12 sent prompts have an output (91.67% of 100%)"
 
 
 @pytest.mark.parametrize("row", POSITIONS)
@@ -295,7 +296,7 @@ def test_empty_file_for_prompts_that_there_are(context: Context) -> None:
     [
         (LengthBand(median=Band(low=100, high=200)), "Median 10 is outside 100-200."),
         (LengthBand(p95=Band(low=1, high=10)), "P95 64 is outside 1-10."),
-        (LengthBand(share_under_500=Band(low=0, high=0.5)), "Share under 500 100.00% is outside 0.00%-50.00%."),
+        (LengthBand(share_under_500=Band(low=0, high=0.5)), "Share under 500 100% is outside 0%-50.00%."),
     ],
 )
 def test_lengths_outside_the_band(band: LengthBand, said: str, context: Context) -> None:
@@ -404,7 +405,7 @@ def test_refused_prompts_are_counted_with_their_reasons(refused: int, status: st
     )
     verdict = judge_prompts([frame], context)["prompts_refused"]
     assert (verdict.status, verdict.refuses) == (status, False)
-    assert verdict.summary.startswith(f"{refused} of 12 prompts refused ({refused / 12:.2%})")
+    assert verdict.summary.startswith(f"{refused} of 12 prompts refused ({percent(refused / 12, 2)})")
     assert verdict.figures == {"refused_share": refused / 12}
     if refused == 12:
         assert "; 11 times too long; 1 times template" in verdict.summary

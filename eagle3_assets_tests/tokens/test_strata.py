@@ -1,10 +1,14 @@
 """Which samples are chosen for a person to look at."""
 
 import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.facts import OUTPUT_FACTS
-from eagle3_assets.tokens.strata import PER_KIND, choose
+from eagle3_assets.tokens.lengths import length_figures
+from eagle3_assets.tokens.quantiles import spread
+from eagle3_assets.tokens.strata import PER_KIND, choose, first_look
 
 
 def facts(count: int) -> pl.DataFrame:
@@ -15,6 +19,7 @@ def facts(count: int) -> pl.DataFrame:
             "output": 10 * i + 1,
             "reasoning": 0,
             "answer": 0,
+            "reasoning_opened": True,
             "reasoning_end": -1 if i % 10 == 3 else i,
             "finish_type": "length" if i % 20 == 7 else "stop",
             "cut_off": i % 20 == 7,
@@ -26,8 +31,8 @@ def facts(count: int) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=OUTPUT_FACTS)
 
 
-def findings(*pairs: tuple[str, str]) -> pl.DataFrame:
-    rows = [{"sample_id": s, "law": law, "severity": "error", "index": 0, "detail": ""} for s, law in pairs]
+def findings(*pairs: tuple[str, str], severity: str = "error") -> pl.DataFrame:
+    rows = [{"sample_id": s, "law": law, "severity": severity, "index": 0, "detail": ""} for s, law in pairs]
     return pl.DataFrame(rows, schema=SAMPLE_FINDINGS)
 
 
@@ -45,7 +50,7 @@ def test_lengths_are_covered_and_every_odd_kind_is_there() -> None:
         "p90 of length",
         "longest",
     ]
-    assert chosen["sample_id"].to_list()[:7] == ["s0", "s10", "s25", "s50", "s74", "s89", "s99"]
+    assert chosen["sample_id"].to_list()[:7] == ["s0", "s9", "s24", "s49", "s74", "s89", "s99"]
     assert by_stratum["breaks stop_token_last"] == ["s41"]
     assert sorted(by_stratum["breaks no_prompt_echo"]) == ["s43", "s44"]
     assert {facts(100)["tool_calls"][int(s[1:])] for s in by_stratum["most tool calls"]} == {6}
@@ -53,6 +58,51 @@ def test_lengths_are_covered_and_every_odd_kind_is_there() -> None:
         assert len(by_stratum[kind]) == PER_KIND, kind
     assert chosen["sample_id"].is_unique().all()
     assert len(chosen) < 40
+
+
+def test_remarks_hide_no_breach_of_the_same_law() -> None:
+    remarks = findings(*((f"s{i}", "reasoning_closed") for i in range(200)), severity="warning")
+    broken = findings(("s203", "reasoning_closed"))
+    strata = dict(choose(facts(300), pl.concat([remarks, broken])).iter_rows())
+    assert strata["s203"] == "breaks reasoning_closed"
+    assert list(strata.values()).count("remark of reasoning_closed") == PER_KIND
+    assert list(strata.values()).count("breaks reasoning_closed") == 1
+
+
+def test_reasoning_that_never_began_has_no_end_to_miss() -> None:
+    rows = facts(100).with_columns(reasoning_opened=pl.col("output") > 500, reasoning_end=pl.lit(-1, pl.Int32))
+    found = choose(rows, findings()).filter(pl.col("stratum") == "no end of reasoning")
+    assert set(found["sample_id"]) <= {f"s{i}" for i in range(50, 100)}
+    assert len(found) == PER_KIND
+    without = choose(rows.with_columns(reasoning_opened=pl.lit(value=False)), findings())
+    assert "no end of reasoning" not in without["stratum"].to_list()
+
+
+@given(st.lists(st.integers(1, 9_999), min_size=1, max_size=60, unique=True))
+def test_the_first_look_is_over_the_lengths_as_statistics_and_decode_have_them(lengths: list[int]) -> None:
+    rows = facts(len(lengths)).with_columns(output=pl.Series(lengths, dtype=pl.Int32))
+    by_id = dict(rows.select("sample_id", "output").iter_rows())
+    chosen = choose(rows, findings())
+    seen = [by_id[sample] for sample in first_look(chosen, ())["sample_id"]]
+    assert seen == [lengths[place] for place in spread(lengths, 5)]
+    figures = length_figures(rows["output"])
+    if len(lengths) > 2:
+        [median] = chosen.filter(pl.col("stratum") == "p50 of length")["sample_id"]
+        assert by_id[median] == figures["median"]
+
+
+def test_a_broken_sample_is_at_first_look() -> None:
+    rows = facts(100)
+    chosen = choose(rows, findings(("s41", "stop_token_last"), ("s43", "no_prompt_echo")))
+    assert first_look(chosen, {"s43"}).rows() == [
+        ("s0", "shortest"),
+        ("s49", "p50 of length"),
+        ("s74", "p75 of length"),
+        ("s99", "longest"),
+        ("s43", "breaks no_prompt_echo"),
+    ]
+    with_one = first_look(chosen, {"s24", "s43"})["stratum"].to_list()
+    assert with_one == ["shortest", "p25 of length", "p50 of length", "p75 of length", "longest"]
 
 
 def test_the_same_data_in_another_order_gives_the_same_choice() -> None:

@@ -145,7 +145,7 @@ def test_the_sample_is_stated_and_does_not_depend_on_batches(context: Context) -
     for report in reports:
         verdict = report["text_agrees"]
         assert (verdict.judged, verdict.rows, verdict.violations, verdict.share) == (30, 30, 30, 1.0)
-        assert "30 of 30 samples break it (100.00%) (judged a sample of 30 of 200); first" in verdict.summary
+        assert "30 of 30 samples break it (100%) (judged a sample of 30 of 200); first" in verdict.summary
         assert "judged a sample of 30 of 200" in report["no_replacement_character"].summary
         assert report["completion_count"].judged == 200
         assert report.findings.equals(reports[0].findings)

@@ -120,7 +120,7 @@ def test_filters(page: Page) -> None:
     assert shown.all_inner_texts() == ["c3:3:0"]
     assert page.locator("#sample-id").inner_text() == "c3:3:0"
     page.click("#filter-reset")
-    page.select_option("#filter-law", "reasoning_closed")
+    page.select_option("#filter-law", "breaks reasoning_closed")
     assert "c4:3:0" in shown.all_inner_texts()
     page.select_option("#filter-law", label="none broken")
     assert "c4:3:0" not in shown.all_inner_texts()
@@ -137,8 +137,22 @@ def test_filters(page: Page) -> None:
     assert page.locator("#filter-count").inner_text() == f"0 of {len(hostile.OUTPUTS)}"
 
 
+def test_broken_and_remarked_on_are_told_apart(page: Page) -> None:
+    def shown(law: str) -> set[str]:
+        page.select_option("#filter-law", law)
+        return set(page.locator("#list li:not([hidden]) .name").all_inner_texts())
+
+    assert shown("any-broken") == {"c3:3:0", "c4:3:0"}
+    assert shown("none-broken") == {"c0:1:0", "c1:1:0", "c2:1:0"}
+    assert shown("any-remark") == {"c1:1:0", "c2:1:0", "c3:3:0", "c4:3:0"}
+    assert shown("breaks length_honest") == {"c3:3:0"}
+    assert shown("remark of repetition") == {"c3:3:0"}
+    assert page.locator("[data-law=reasoning_closed] .show-law").all_inner_texts() == ["show 1 broken"]
+    assert page.locator("[data-law=duplicates] .show-law").all_inner_texts() == ["show 4 remarked on"]
+
+
 def test_a_broken_law_leads_to_its_samples_and_their_index(page: Page) -> None:
-    page.locator("[data-law=reasoning_closed] .show-law").click()
+    page.locator("[data-law=reasoning_closed] .show-law", has_text="broken").click()
     names = page.locator("#list li:not([hidden]) .name").all_inner_texts()
     assert "c4:3:0" in names
     assert len(names) < len(hostile.OUTPUTS)
@@ -186,6 +200,76 @@ def test_ids_are_copied(page: Page) -> None:
     page.click("#copy-output")
     page.locator("#said", has_text="Copied output ids.").wait_for()
     assert json.loads(page.evaluate("navigator.clipboard.readText()")) == hostile.encoded(hostile.OUTPUTS["c0:1:0"][0])
+
+
+def test_a_wrong_index_is_answered_with_the_range(page: Page) -> None:
+    sample(page, "c0:1:0")
+    last = len(hostile.encoded(hostile.OUTPUTS["c0:1:0"][0])) - 1
+    for wrong in (str(last + 1), "-1", "2.5", ""):
+        page.fill("#jump", wrong)
+        page.press("#jump", "Enter")
+        page.locator("#said", has_text=f"0 to {last}").wait_for()
+        page.evaluate("document.getElementById('said').textContent = ''")
+    page.fill("#jump", str(last))
+    page.press("#jump", "Enter")
+    assert page.locator("#tip [data-tip=index]").inner_text() == str(last)
+
+
+def test_a_finger_reads_a_sample_and_any_token(browser: Browser, file: Path) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.locator("#list button", has_text="c0:1:0").tap()
+    assert page.locator("#sample-id").inner_text() == "c0:1:0"
+    top = page.locator("#sample-id").bounding_box()
+    assert top
+    assert 0 < top["y"] < 844 / 2, "the sample is out of sight"
+    page.locator("#view-tokens").tap()
+    page.locator("#prompt summary").tap()
+    page.locator("#prompt .t").nth(1).tap()
+    assert page.locator("#tip [data-tip=index]").inner_text() == "1"
+    assert page.locator("#tip [data-tip='loss mask']").inner_text() == "0"
+    page.locator("#body .t").nth(2).tap()
+    assert page.locator("#tip [data-tip='loss mask']").inner_text() == "1"
+    context.close()
+
+
+def test_a_sample_id_is_copied_as_it_is(browser: Browser, tmp_path: Path) -> None:
+    name = "\u202eid\u200b <b> %41:1:0"
+    file = tmp_path / "page.html"
+    page_of_one = preview_page(hostile.inspection({name: (hostile.encoded("x"), "stop")}), hostile.target())
+    file.write_text(page_of_one, encoding="utf-8")
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(file.as_uri())
+    assert page.locator("#sample-id").inner_text() == "<U+202E>id<U+200B> <b> %41:1:0"
+    page.click("#copy-id")
+    page.locator("#said", has_text="Copied sample id.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == name
+    context.close()
+
+
+def test_a_page_of_many_long_outputs_is_read_at_once(browser: Browser, tmp_path: Path) -> None:
+    """As large as it gets: every sample has 10,000 tokens, one an emoji whose joiner is a token of its own."""
+    words = hostile.encoded("some words of which there are many, again and again \U0001f469\u200d\U0001f52c. ")
+    ids = (words * (10_000 // len(words) + 1))[:9_999]
+    outputs = {f"c{i}:1:0": ([*ids, 100 + i], "length") for i in range(40)}
+    made = preview_page(hostile.inspection(outputs), hostile.target())
+    assert len(made.encode()) < 40 * 100_000
+    file = tmp_path / "large.html"
+    file.write_text(made, encoding="utf-8")
+    page = browser.new_page()
+    page.set_default_timeout(10_000)
+    page.goto(file.as_uri())
+    assert page.locator("#list li").count() > 15
+    page.keyboard.press("j")
+    assert page.locator("#body").inner_text().count("again and again") > 100
+    page.fill("#jump", "9999")
+    page.press("#jump", "Enter")
+    assert page.locator("#tip [data-tip=index]").inner_text() == "9999"
+    page.fill("#filter-text", "of which there are many")
+    assert page.locator("#list li:not([hidden])").count() == page.locator("#list li").count()
+    page.close()
 
 
 def test_keys(page: Page) -> None:

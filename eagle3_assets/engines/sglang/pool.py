@@ -45,7 +45,7 @@ class Pace:
     longest_pause_s: float = 30.0
     remind_every_s: float = 60.0
     """Between two log lines that say that every server is gone."""
-    share_every_s: float = 2.0
+    share_every_s: float = 1.0
     """Between two looks at what other runs want of the servers."""
 
 
@@ -116,6 +116,8 @@ class Pool:
         self._known: list[tuple[str, Facts]] = []
         """Endpoint and facts of servers that were agreed on: the first is what others are compared with."""
         self._waiting: deque[asyncio.Future[Server]] = deque()
+        self._asked_for = asyncio.Event()
+        """Set when the first request comes."""
         self._opened = False
         """Until every server was asked nobody is served: the first to answer would get everything."""
         self._failure: EngineUnavailableError | None = None
@@ -251,6 +253,7 @@ class Pool:
             return server
         turn: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        self._asked_for.set()
         try:
             return await turn
         except asyncio.CancelledError:
@@ -355,7 +358,8 @@ class Pool:
             await asyncio.gather(*(self._check(server) for server in self.live))
 
     async def _keep_within(self, share: Share) -> None:
-        """Asks now and then how much of each server is this run's."""
+        """Asks now and then how much of each server is this run's; for the first time when a request waits."""
+        await self._asked_for.wait()
         while True:
             waiting = sum(not turn.done() for turn in self._waiting)
             standings = [

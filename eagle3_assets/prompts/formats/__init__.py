@@ -25,8 +25,8 @@ _READERS: dict[str, Callable[[Any], Dialogue]] = {
     "openai": openai.read,
     "sharegpt": sharegpt.read,
     "glaive": glaive.read,
-    "mixture-of-thoughts": mixture_of_thoughts.read,
-    "openthoughts": openthoughts.read,
+    "mixture-of-thoughts": openai.read,
+    "openthoughts": sharegpt.read,
     "alpaca": alpaca.read,
     "plain": plain.read,
     "prompts": own_prompts.read,
@@ -62,9 +62,19 @@ def read(format: str, row: Any) -> Dialogue:  # noqa: A002, ANN401 - the config'
         KeyError: there is no such format.
     """
     try:
-        return _READERS[format](row)
+        found = _READERS[format](row)
+        _require_one_conversation(row)
     except RecursionError:
         raise RefusedRowError("the row is nested too deeply") from None
+    return found
+
+
+def _require_one_conversation(row: Any) -> None:  # noqa: ANN401 - parsed JSON
+    """Refuses a row that has two conversations which differ."""
+    if not isinstance(row, dict) or not row.get("messages") or not any(row.get(key) for key in sharegpt.KEYS):
+        return
+    if openai.normal_messages(row) != sharegpt.normal_messages(row):
+        raise RefusedRowError("`messages` and `conversations` are both there and differ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,8 @@ class Detection:
 
     @property
     def format(self) -> str | None:
-        """The one format of all recognised rows; None where there are several, or none."""
-        return next(iter(self.counts)) if len(self.counts) == 1 else None
+        """The format of all recognised rows, the most frequent name of it; None where there are several, or none."""
+        return next(iter(self.counts)) if len({_READERS[name] for name in self.counts}) == 1 else None
 
     def report(self) -> str:
         """What was found, in one sentence for a person."""

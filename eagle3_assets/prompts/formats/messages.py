@@ -4,13 +4,22 @@ What belongs here: roles, contents, calls and results, whatever format names the
 """
 
 import json
-from collections.abc import Collection, Iterator
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
-from eagle3_assets.prompts.formats.reasoning import shows_markup
+from eagle3_assets.prompts.formats.reasoning import separated
 from eagle3_assets.prompts.formats.tools import tools
-from eagle3_assets.prompts.formats.values import first, from_text, kind, name, only_one, plain, text
+from eagle3_assets.prompts.formats.values import (
+    first,
+    from_text,
+    kind,
+    name,
+    nothing_lost,
+    only_one,
+    require_json,
+    says_nothing,
+    text,
+)
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.safe_text import quoted
 
@@ -23,13 +32,13 @@ ROLES = {
     "function": "tool",  # from before there were several calls
 }
 IDS = ("id", "conversation_id", "uuid", "prompt_id")
+MAX_ID = 500
+"""Characters; every row, log line and journal record of a sample carries its id."""
 SYSTEM = ("system", "system_prompt")
-REASONING = ("reasoning_content", "reasoning", "thinking")
-MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
-
 TOOLS = ("tools", "functions", "available_tools")
 TEMPLATE = "chat_template_kwargs"
-CALL_KEYS = {"id", "type", "index", "function", "name", "arguments", "parameters"}
+REASONING = ("reasoning_content", "reasoning", "thinking")
+MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
 
 _READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", *REASONING, *MEDIA}
 _AS_TEXT = " (calls written into the content as text are not read)"
@@ -40,34 +49,36 @@ _NOTES = {
     *("source", "score", "rating", "labels", "tokens", "finish_reason", "stop_reason", "logprobs", "usage"),
     *("metadata", "meta", "index", "annotations", "openai_id", "system_fingerprint"),
 }
+_CALL = {"id", "type", "index", "function"}
+_CALLED = {"name", "arguments", "parameters"}
 
 
-def dialogue(row: Json, messages: list[Json], *, remarks: Collection[str] = ()) -> Dialogue:
+def dialogue(row: Json, messages: list[Json]) -> Dialogue:
     """A dialogue of normal messages and of what stands beside them in the row: id, system prompt, tools.
 
+    Reasoning in the assistant's content goes where every template looks for it. A system turn without text is none.
+
     Raises:
-        RefusedRowError: the row holds media, two system prompts, an id that is none; no user speaks; a tool's result
-            stands where no call was.
+        RefusedRowError: the row holds media, two system prompts, an id that is none; no user speaks, or one says
+            nothing; a tool's result stands where no call was.
     """
     no_media(row, "")
-    messages = [*_system(row, messages), *messages]
     if not any(message["role"] == "user" for message in messages):
         raise RefusedRowError("no user message: there is nothing to answer")
+    messages, noted = separated(messages)
     open_calls = False
     for i, message in enumerate(messages):
+        if message["role"] == "user" and not message["content"].strip():
+            raise RefusedRowError(f"message {i + 1} is the user's and empty")
         if message["role"] == "tool" and not open_calls:
             raise RefusedRowError(f"message {i + 1} is a tool's result, and no call stands before it{_AS_TEXT}")
         open_calls = message["role"] == "tool" or "tool_calls" in message
+    messages = [message for message in messages if message["role"] != "system" or message["content"].strip()]
+    messages = [*_system(row, messages), *messages]
     declared = declared_tools(row)
-    return Dialogue(source_id(row), messages, declared, (*remarks, *_remarks(messages, declared, remarks)))
-
-
-def _remarks(messages: list[Json], declared: list[Json] | None, known: Collection[str]) -> Iterator[str]:
-    """What a person would want to know of a history that is kept as it is."""
     if declared is None and any("tool_calls" in message for message in messages):
-        yield "the history has tool calls, and no tools are declared"
-    if not known and any(m["role"] == "assistant" and shows_markup(m["content"]) for m in messages):
-        yield "an earlier answer has the markup of reasoning in its content, where it stays"
+        noted.append("the history has tool calls, and no tools are declared")
+    return Dialogue(source_id(row), messages, declared, tuple(noted))
 
 
 def declared_tools(row: Json) -> list[Json] | None:
@@ -101,23 +112,27 @@ def source_id(row: Json) -> str | None:
     """The source's own id.
 
     Raises:
-        RefusedRowError: it is neither printable text nor a whole number.
+        RefusedRowError: it is neither printable text nor a whole number, or longer than :data:`MAX_ID`.
     """
     given = first(row, *IDS)
     if given is None:
         return None
+    if isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
+        given = int(given)  # pandas makes whole numbers so where one is missing
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RefusedRowError(f"`id` must be a string or a whole number, not {kind(given)}")
     found = str(given).strip()
     if not found or not found.isprintable():
         raise RefusedRowError(f"`id` must be printable text, not {quoted(found)}")
+    if len(found) > MAX_ID:
+        raise RefusedRowError(f"`id` has {len(found):,} characters, more than {MAX_ID}: {quoted(found)}")
     return found
 
 
 def no_media(holder: Json, where: str) -> None:
     """Refuses images, audio and video beside the text."""
     for key in MEDIA:
-        if holder.get(key):
+        if not says_nothing(holder.get(key)):
             raise RefusedRowError(f"`{where}{key}` is there: only text is supported, no images, audio or video")
 
 
@@ -143,7 +158,7 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}.role` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     role = ROLES[spelled]
     no_media(given, f"{where}.")
-    _nothing_unknown(given, where, _READ)
+    nothing_lost(given, _READ | _NOTES, where)
     calls = _calls(given, where)
     said = content(given.get("content"), f"{where}.content", result=role == "tool")
     if said is None and not calls:
@@ -182,7 +197,8 @@ def content(value: Any, where: str, *, result: bool = False) -> str | None:  # n
     if value is None or isinstance(value, str):
         return value
     if result and isinstance(value, dict):
-        return json.dumps(plain(value, where), ensure_ascii=False)
+        require_json(value, where)
+        return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, list):
         raise RefusedRowError(f"`{where}` is {kind(value)}, not text")
     return "".join(_part(part, f"{where}[{i}]") for i, part in enumerate(value))
@@ -194,13 +210,13 @@ def call(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}` is {kind(given)}, not an object with `function.name`")
     if given.get("type") not in (None, "function"):
         raise RefusedRowError(f"`{where}.type` is {quoted(given['type'])}; only calls of functions are supported")
-    function = given.get("function")
-    if function is None:
-        function = given
+    bare = says_nothing(given.get("function"))
+    function = given if bare else given["function"]
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise RefusedRowError(f"`{where}` must be an object with `function.name`")
-    _nothing_unknown(given, where, CALL_KEYS)
-    _nothing_unknown(function, f"{where}.function", CALL_KEYS)
+    nothing_lost(given, _CALL | _CALLED if bare else _CALL, where)
+    if not bare:
+        nothing_lost(function, _CALLED, f"{where}.function")
     normal: Json = {
         "type": "function",
         "function": {
@@ -225,8 +241,8 @@ def arguments(value: Any, where: str) -> Json | str:  # noqa: ANN401 - parsed JS
     if value is None or value == "":
         return {}
     if isinstance(value, dict):
-        made: Json = plain(value, where)
-        return made
+        require_json(value, where)
+        return value
     if not isinstance(value, str):
         raise RefusedRowError(f"`{where}` is {kind(value)}, not an object or JSON text")
     try:
@@ -248,15 +264,10 @@ def _system(row: Json, messages: list[Json]) -> list[Json]:
     return [] if spoken else [{"role": "system", "content": given}]
 
 
-def _nothing_unknown(given: Json, where: str, read: Collection[str]) -> None:
-    """A number or a switch under an unknown key says nothing; text, a list or an object might."""
-    for key, value in given.items():
-        if key not in read and key not in _NOTES and isinstance(value, str | list | dict) and value:
-            raise RefusedRowError(f"`{where}` has {quoted(key)}, which is not known and would be lost")
-
-
 def _calls(given: Json, where: str) -> list[Json]:
     calls, legacy = given.get("tool_calls"), given.get("function_call")
+    if says_nothing(legacy):  # Arrow has it in each message, where one has it
+        legacy = None
     if calls and legacy:
         raise RefusedRowError(f"`{where}` has both `tool_calls` and `function_call`")
     if legacy:
@@ -275,8 +286,12 @@ def _part(part: Any, where: str) -> str:  # noqa: ANN401 - parsed JSON
         return part
     if not isinstance(part, dict):
         raise RefusedRowError(f"`{where}` is {kind(part)}, not a text part")
-    given = part.get("type") or "text"
+    given = part.get("type") or ("text" if "text" in part else None)
     said = part.get("text")
+    if given is None:
+        raise RefusedRowError(
+            f"`{where}` is an object without `type` and `text`; a list of content has text parts only"
+        )
     if given not in ("text", "input_text", "output_text") or not isinstance(said, str):
         raise RefusedRowError(f"`{where}` is a part of type {quoted(given)}; only text parts are supported")
     no_media(part, f"{where}.")

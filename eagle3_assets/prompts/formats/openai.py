@@ -9,7 +9,7 @@ developer (read as system), user, assistant, tool and the older function; ``func
 
 from typing import Any
 
-from eagle3_assets.prompts.dialogue import Dialogue, Json
+from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import dialogue, message, message_list
 from eagle3_assets.prompts.formats.values import object_row
 
@@ -27,5 +27,8 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
 
 def normal_messages(row: Json) -> list[Json]:
     """The row's messages in their normal form."""
+    prompt, given = row.get("prompt"), row.get("messages")
+    if isinstance(prompt, list) and isinstance(given, list) and given and given[: len(prompt)] != prompt:
+        raise RefusedRowError("`prompt` and `messages` are both there and differ")
     key = "prompt" if row.get("messages") is None and isinstance(row.get("prompt"), list) else "messages"
     return [message(item, f"{key}[{i}]") for i, item in enumerate(message_list(row.get(key), key))]

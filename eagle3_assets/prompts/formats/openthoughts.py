@@ -1,17 +1,14 @@
 """OpenThoughts: ``{system, conversations: [{from, value}]}``.
 
 The first set writes ``<|begin_of_thought|>...<|end_of_thought|>`` and ``<|begin_of_solution|>...<|end_of_solution|>``,
-the later ones ``<think>...</think>`` and the answer. The reasoning goes into ``reasoning_content``. The system prompt
-of the first set tells the model to write that markup; it is kept, as the source has it.
+the later ones ``<think>...</think>`` and the answer. It is read as ``sharegpt`` is. The system prompt of the first set
+tells the model to write that markup; it is kept, as the source has it.
 """
 
-from typing import Any
-
-from eagle3_assets.prompts.dialogue import Dialogue, Json
+from eagle3_assets.prompts.dialogue import Json
 from eagle3_assets.prompts.formats import sharegpt
-from eagle3_assets.prompts.formats.messages import dialogue
-from eagle3_assets.prompts.formats.reasoning import has_markup, separated
-from eagle3_assets.prompts.formats.values import first, object_row
+from eagle3_assets.prompts.formats.reasoning import has_markup
+from eagle3_assets.prompts.formats.values import first
 
 
 def recognises(row: Json) -> bool:
@@ -21,10 +18,3 @@ def recognises(row: Json) -> bool:
         [first(turn, "value", "content") for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
     )
     return any(isinstance(text, str) and has_markup(text) for text in said)
-
-
-def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
-    """Reads one row; see :func:`formats.read`."""
-    row = object_row(row, sharegpt.KEYS[0])
-    messages, remarks = separated(sharegpt.normal_messages(row))
-    return dialogue(row, messages, remarks=remarks)

@@ -1,15 +1,17 @@
 """Our own ``prompts`` parquet: the columns of ``contract.PROMPTS``, messages and tools as JSON text.
 
-The id is the row's ``conversation_id``: several turns of one conversation keep it in common.
+The id is the row's ``conversation_id``: several turns of one conversation keep it in common. The messages are the
+history of the row's own ``turn``; no other is generated.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from eagle3_assets.contract import PROMPTS
-from eagle3_assets.prompts.dialogue import Dialogue, Json
+from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError, StoredPrompt
 from eagle3_assets.prompts.formats import openai
 from eagle3_assets.prompts.formats.messages import dialogue
-from eagle3_assets.prompts.formats.values import object_row
+from eagle3_assets.prompts.formats.values import kind, object_row
 
 
 def recognises(row: Json) -> bool:
@@ -20,4 +22,17 @@ def recognises(row: Json) -> bool:
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """Reads one row; see :func:`formats.read`."""
     row = object_row(row, "messages")
-    return dialogue({"id": row.get("conversation_id"), "tools": row.get("tools")}, openai.normal_messages(row))
+    found = dialogue({"id": row.get("conversation_id"), "tools": row.get("tools")}, openai.normal_messages(row))
+    if found.source_id is None:
+        raise RefusedRowError("`conversation_id` is missing")
+    if found.messages[-1]["role"] == "assistant":
+        raise RefusedRowError("`messages` ends with an answer: it is no prompt")
+    return replace(found, stored=StoredPrompt(_count(row, "turn"), _count(row, "sample_index")))
+
+
+def _count(row: Json, key: str) -> int:
+    value = row.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        found = value if isinstance(value, int | float) else kind(value)
+        raise RefusedRowError(f"`{key}` must be a whole number from 0 to 2**31 - 1, not {found}")
+    return value

@@ -1,5 +1,8 @@
 """Reasoning inside an assistant's content, taken apart where its markup is whole.
 
+The reasoning goes into ``reasoning_content``, where every template looks for it; left in the content, it would be lost
+or come twice.
+
 What belongs here: the markup that published reasoning datasets use. Not here: a target's own structural tokens.
 """
 

@@ -22,7 +22,7 @@ SPELLINGS = {
     CALL: ("function_call", "function-call", "tool_call", "tool-call"),
     "tool": ("tool", "observation", "function", "function_response", "function-response", "tool_response", "ipython"),
 }
-_ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
+ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
 
 
 def recognises(row: Json) -> bool:
@@ -46,9 +46,9 @@ def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if not isinstance(turn, dict):
         raise RefusedRowError(f"`{where}` is {kind(turn)}, not an object with `from` and `value`")
     spelled = only_one(turn, ("from", "role", "user"), f"{where}.")
-    role = _ROLES.get(spelled.strip().lower()) if isinstance(spelled, str) else None
+    role = ROLES.get(spelled.strip().lower()) if isinstance(spelled, str) else None
     if role is None:
-        raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(_ROLES)}")
+        raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     value = only_one(turn, ("value", "content", "text"), f"{where}.")
     others = {key: item for key, item in turn.items() if key not in ("from", "user", "value", "text")}
     if role != CALL:

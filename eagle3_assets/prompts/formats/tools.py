@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Json, RefusedRowError
-from eagle3_assets.prompts.formats.values import from_text, kind, name, only_one
+from eagle3_assets.prompts.formats.values import from_text, kind, name, only_one, says_nothing
 from eagle3_assets.tokens.safe_text import quoted
 
 PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
@@ -57,7 +57,13 @@ def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed
         place = f"{where}[{i}]"
         tool = from_text(item, place)
         declared = only_one(tool, DECLARATIONS, f"{place}.") if isinstance(tool, dict) else None
-        found += [_tool(tool, place)] if declared is None else tools(declared, f"{place}.function_declarations") or []
+        if declared is None:
+            found.append(_tool(tool, place))
+        else:
+            others = [key for key, value in tool.items() if key not in DECLARATIONS and value is not None]
+            if others:
+                raise RefusedRowError(f"`{place}` has {quoted(others[0])} beside functions; only these are supported")
+            found += tools(declared, f"{place}.function_declarations") or []
     return found or None
 
 
@@ -99,7 +105,7 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if tool.get("type") not in (None, "function", "custom") or (tool.get("type") == "custom" and "custom" in tool):
         raise RefusedRowError(f"`{where}.type` is {quoted(tool['type'])}; only functions are supported")
     function, beside = tool.get("function"), {key: value for key, value in tool.items() if key not in _AROUND}
-    if function is None:
+    if says_nothing(function):
         function = beside
     elif isinstance(function, dict):
         function = _merged(function, beside, where)
@@ -109,10 +115,10 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     declared = _parameters(only_one(function, PARAMETERS, f"{where}."), f"{where}.parameters")
     made: Json = {}
     for key, value in function.items():
-        if key not in PARAMETERS:
-            made[key] = value
-        else:
+        if key in PARAMETERS:
             made["parameters"] = declared
+        elif value is not None:
+            made[key] = value
     return {"type": "function", "function": made if "parameters" in made else {**made, "parameters": declared}}
 
 
@@ -120,7 +126,7 @@ def _merged(function: Json, beside: Json, where: str) -> Json:
     """A function with what stands beside it instead of in it: some write the parameters there."""
     merged = dict(function)
     for key, value in beside.items():
-        if value is None or value == function.get(key):
+        if says_nothing(value) or value == function.get(key):
             continue
         spellings = PARAMETERS if key in PARAMETERS else (key,)
         if any(function.get(spelling) for spelling in spellings):

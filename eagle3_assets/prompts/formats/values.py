@@ -4,7 +4,7 @@ What belongs here: what a value is, JSON within JSON, values that only Arrow has
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Json, RefusedRowError
@@ -57,14 +57,12 @@ def name(value: Any, where: str) -> str:  # noqa: ANN401 - parsed JSON
 def from_text(value: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
     """A value that may come as JSON text, as columns of parquet do.
 
-    Nulls of JSON text are the writer's own and stay. Those of a value that is there as such are dropped: Arrow fills in
-    the fields which other rows have, and nothing tells the two apart.
-
     Raises:
         RefusedRowError: it is text and no JSON, or holds what no JSON can say.
     """
     if not isinstance(value, str):
-        return plain(value, where)
+        require_json(value, where)
+        return value
     return parsed(value, where)
 
 
@@ -80,19 +78,35 @@ def parsed(value: str, where: str) -> Any:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}` {visible(str(error))}") from None
 
 
-def plain(value: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
-    """A value without the fields that are null.
+def require_json(value: Any, where: str) -> None:  # noqa: ANN401 - parsed JSON, or a row of a parquet file
+    """Refuses what JSON cannot say.
 
     Raises:
         RefusedRowError: a value inside is none that JSON has: NaN, a date, bytes.
     """
-    if isinstance(value, dict):
-        return {key: plain(item, where) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [plain(item, where) for item in value]
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise RefusedRowError(f"`{where}` holds {quoted(value)}, which JSON cannot say")
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            require_json(item, where)
+    elif not (value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))):
+        raise RefusedRowError(f"`{where}` holds {quoted(value)}, which JSON cannot say")
+
+
+def says_nothing(value: Any) -> bool:  # noqa: ANN401 - parsed JSON
+    """Whether a value is absent in all but name: null, empty, or lists and objects of nothing else."""
+    if isinstance(value, dict | list):
+        return all(says_nothing(item) for item in (value.values() if isinstance(value, dict) else value))
+    return value is None or value == ""
+
+
+def nothing_lost(holder: Json, known: Container[str], where: str) -> None:
+    """Refuses content under keys that are not read: a number or a switch says nothing; text, a list or an object might.
+
+    Raises:
+        RefusedRowError: there is some.
+    """
+    for key, value in holder.items():
+        if key not in known and isinstance(value, str | list | dict) and not says_nothing(value):
+            raise RefusedRowError(f"`{where}` has {quoted(key)}, which is not known and would be lost")
 
 
 def object_row(row: Any, key: str) -> Json:  # noqa: ANN401 - parsed JSON

@@ -4,7 +4,7 @@ What belongs here: what is remembered of a file, and comparing it with what is t
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -41,14 +41,23 @@ def unread(file: SourceFile) -> FileState:
     return FileState(name=file.name, size=stat.st_size, modified_ns=stat.st_mtime_ns, sha256=None, format=None)
 
 
-def differences(before: Iterable[FileState], files: Iterable[SourceFile]) -> list[str]:
+def differences(before: Sequence[FileState], files: Sequence[SourceFile], *, limited: bool = False) -> list[str]:
     """How files differ from what they were, one line each; nothing where they are the same.
 
     Size and time of change tell that a file is the same; where they differ, its content is hashed again.
 
+    Args:
+        before: in reading order.
+        files: those that are there now, likewise.
+        limited: whether a limit ended the reading: then what comes after the last file that was read may change.
+
     Raises:
         PromptSourceError: a file cannot be read.
     """
+    if limited:
+        before = [state for state in before if state.sha256 is not None]
+        read = {state.name for state in before}
+        files = files[: max((i for i, file in enumerate(files, start=1) if file.name in read), default=0)]
     known = {state.name: state for state in before}
     now = {file.name: file for file in files}
     changed = [f"{name} is gone" for name in known if name not in now]

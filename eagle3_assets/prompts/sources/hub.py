@@ -83,7 +83,8 @@ def _patterns(path: str) -> list[str] | None:
 
 
 def _said(error: Exception, token: str) -> str:
-    """What an error says, in one line and without the token or the password of an address."""
+    """What an error says, in one line and without the token, the password of an address, or a header that has one."""
     said = " ".join(str(error).split())
     said = said.replace(token, "[the token]") if token else said
+    said = re.sub(r"\b(Basic|Bearer) \S+", r"\1 ...", said)
     return without_secrets(said)[:300]

@@ -6,11 +6,13 @@ What belongs here: finding and naming files. Not here: opening them (``reading``
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from eagle3_assets.config import HUB_SCHEME
+from eagle3_assets.config import HUB_SCHEME, without_secrets
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
 from eagle3_assets.tokens.safe_text import visible
 
@@ -75,12 +77,18 @@ def find(source: Sequence[str]) -> Found:
         prefixes = [entry.label or Path(os.path.relpath(entry.root, common)).as_posix() for entry in entries]
         prefixes = ["" if prefix == "." else f"{prefix}/" for prefix in prefixes]
     files: dict[Path, SourceFile] = {}
+    left_out: list[str] = []
     for entry, prefix in zip(entries, prefixes, strict=True):
+        before = {path.resolve(): file for path, file in files.items()}
         for name in entry.names:
             path = entry.root / name
-            files.setdefault(path, SourceFile(prefix + name, path))
+            same = before.get(path.resolve()) if before else None
+            if same is None:
+                files[path] = SourceFile(prefix + name, path)
+            elif same.name != prefix + name:
+                left_out.append(f"{prefix}{name} (a link to the same file as {same.name})")
+        left_out += [prefix + name for name in entry.left_out]
     _require_names(files.values())
-    left_out = [prefix + name for entry, prefix in zip(entries, prefixes, strict=True) for name in entry.left_out]
     return Found(tuple(files.values()), tuple(left_out))
 
 
@@ -101,7 +109,7 @@ def _entry(place: str) -> _Entry:
     try:
         entry = _of_hub(place) if place.startswith(HUB_SCHEME) else _of_path(Path(place))
     except HubError as error:
-        raise PromptSourceError(f"{place}: {error}") from None
+        raise PromptSourceError(f"{without_secrets(place)}: {error}") from None
     except OSError as error:
         raise PromptSourceError(f"{place}: the dataset's source cannot be read: {error.strerror or error}") from None
     if not entry.names:
@@ -113,9 +121,11 @@ def _entry(place: str) -> _Entry:
 def _of_path(path: Path) -> _Entry:
     if path.is_dir():
         return _Entry(path, *_of_directory(path))
-    if glob.has_magic(str(path)) and not path.exists():
-        return _of_glob(path)
-    path.stat()  # says why where it cannot be found
+    root, below = _literal(path)
+    if glob.has_magic(str(below)) and not path.exists():
+        return _of_glob(root, below)
+    if not stat.S_ISREG(path.stat().st_mode):  # which says why where it cannot be found
+        raise OSError(None, "is neither a file nor a directory")
     return _Entry(path.parent, [path.name], [])
 
 
@@ -146,28 +156,42 @@ def _of_directory(root: Path) -> tuple[list[str], list[str]]:
     return sorted(names), sorted(left_out)
 
 
-def _of_glob(pattern: Path) -> _Entry:
-    fixed = next(i for i, part in enumerate(pattern.parts) if glob.has_magic(part))
-    root, below = Path(*pattern.parts[:fixed]), str(Path(*pattern.parts[fixed:]))
+def _literal(path: Path) -> tuple[Path, Path]:
+    """A path cut before its first wildcard; the name of a directory that is there is none."""
+    root = Path(path.anchor)
+    for i, part in enumerate(path.parts[1:], start=1):
+        if glob.has_magic(part) and not (root / part).is_dir():
+            return root, Path(*path.parts[i:])
+        root /= part
+    return root, Path()
+
+
+def _of_glob(root: Path, below: Path) -> _Entry:
     if not root.is_dir():
         root.stat()
         raise NotADirectoryError(None, f"{root} is not a directory")
-    names = _matching(root, below)
-    hidden = _matching(root, below, hidden=True) - names
-    return _Entry(root, sorted(names), sorted(f"{name} (hidden)" for name in hidden))
+    # `**` alone stands for every file below; elsewhere two stars are one.
+    parts = [part if part == "**" else re.sub(r"\*+", "*", part) for part in below.parts]
+    pattern = Path(*parts, "*") if parts[-1] == "**" else Path(*parts)
+    # Unlike `glob.iglob`, this goes into no linked directory by `**`, so that links in a circle end.
+    names = {path.relative_to(root) for path in root.glob(str(pattern)) if path.is_file()}
+    hidden = {name for name in names if _is_hidden(name, parts)}
+    return _Entry(
+        root,
+        sorted(name.as_posix() for name in names - hidden),
+        sorted(f"{name.as_posix()} (hidden)" for name in hidden),
+    )
 
 
-def _matching(root: Path, pattern: str, *, hidden: bool = False) -> set[str]:
-    found: Iterable[str] = glob.iglob(pattern, root_dir=root, recursive=True, include_hidden=hidden)  # noqa: PTH207 - Path's takes hidden files too
-    return {Path(name).as_posix() for name in found if (root / name).is_file()}
+def _is_hidden(name: Path, pattern: Iterable[str]) -> bool:
+    """Whether a part of a name begins with a dot that no part of the pattern asks for."""
+    asked = [part for part in pattern if part.startswith(".")]
+    return any(part.startswith(".") and not any(fnmatchcase(part, wanted) for wanted in asked) for part in name.parts)
 
 
 def _of_hub(address: str) -> _Entry:
     snapshot = local_snapshot(address)
-    if glob.has_magic(snapshot.path):
-        entry = _of_glob(snapshot.root / snapshot.path)
-    else:
-        entry = _of_path(snapshot.root / snapshot.path)
+    entry = _of_path(snapshot.root / snapshot.path)
     base = entry.root.relative_to(snapshot.root).as_posix()
     prefix = "" if base == "." else f"{base}/"
     return _Entry(

@@ -1,16 +1,12 @@
 """One file as rows, from its beginning to its end, in memory that does not grow with it.
 
-What belongs here: telling the kind of a file, cutting it into rows, hashing it on the way. Not here: parsing a row's
-meaning, which files there are.
-
-The kind is told by the first bytes: parquet, gzip, zstandard, else text. Text that begins with ``[`` is a JSON array
-unless the file is named as JSON lines; all other text is JSON lines.
+What belongs here: cutting a file into rows, hashing it on the way. Not here: what kind of file it is (``kinds``),
+parsing a row's meaning, which files there are.
 """
 
 import hashlib
 import io
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +21,10 @@ from eagle3_assets.packed import DAMAGED, unpacked
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.sources.arrays import ArrayError, array_elements
 from eagle3_assets.prompts.sources.changes import FileState
+from eagle3_assets.prompts.sources.kinds import LOOKED_AT, PARQUET, fault_of_content, fault_of_file, is_array
 from eagle3_assets.prompts.sources.places import PromptSourceError, SourceFile
 from eagle3_assets.strict_json import BYTE_ORDER_MARK, StrictJsonError, parse
 
-_PARQUET = b"PAR1"
-_NAMED_AS_LINES = re.compile(r".*\.(?:jsonl|ndjson)(?:\.(?:gz|zst|zstd))?", re.IGNORECASE)
-_NAMED_AS_BINARY = re.compile(r".*\.(parquet|gz|zst|zstd)", re.IGNORECASE)
-_MAGIC = {"parquet": _PARQUET, "gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "zstd": b"\x28\xb5\x2f\xfd"}
-_LFS_POINTER = b"version https://git-lfs"
 _BITE = 1 << 20
 _PARQUET_ROWS = 256
 """Rows of a parquet file that are held at once: a conversation may be long."""
@@ -92,7 +84,7 @@ class OpenSource:
     def is_parquet(self) -> bool:
         """Whether it is, as told by its first bytes; to be asked before rows are read."""
         try:
-            return self._hashed.peek(4)[:4] == _PARQUET
+            return self._hashed.peek(len(PARQUET)).startswith(PARQUET)
         except OSError as error:
             raise self._unreadable(error) from None
 
@@ -104,12 +96,15 @@ class OpenSource:
     def rows(self) -> Iterator[SourceRow]:
         """All rows but empty lines, in order."""
         try:
-            self._require_kind(self._hashed.peek(4)[:4])
+            start = self._hashed.peek(LOOKED_AT)
+            self._refuse(fault_of_file(start, self.file.name))
             if self.is_parquet:
                 yield from self._numbered(_parquet_rows(self.file.path))
                 return
-            content = unpacked(self._hashed, self._hashed.peek(4)[:4])
-            if _is_array(content, self.file.name):
+            content = unpacked(self._hashed, start[:4])
+            start = content.peek(LOOKED_AT)  # type: ignore[attr-defined] # it is buffered
+            self._refuse(fault_of_content(start, self.file.name))
+            if is_array(start, self.file.name):
                 yield from self._numbered(enumerate(array_elements(content), start=1))
             else:
                 yield from self._numbered(_lines(content))
@@ -124,10 +119,13 @@ class OpenSource:
             while self._hashed.read(_BITE):
                 pass
             after = os.fstat(self._raw.fileno())
+            named = self.file.path.stat()  # parquet was opened by its name
         except OSError as error:
             raise self._unreadable(error) from None
         if (after.st_size, after.st_mtime_ns) != (self._before.st_size, self._before.st_mtime_ns):
             raise PromptSourceError(f"{self.file.path}: was written to while it was read; materialize prompts again")
+        if (named.st_dev, named.st_ino) != (after.st_dev, after.st_ino):
+            raise PromptSourceError(f"{self.file.path}: was replaced while it was read; materialize prompts again")
         return FileState(
             name=self.file.name,
             size=after.st_size,
@@ -136,16 +134,9 @@ class OpenSource:
             format=format,
         )
 
-    def _require_kind(self, start: bytes) -> None:
-        """A file that is called packed or Parquet and is not was not written, or not fetched: no row must hide that."""
-        named = _NAMED_AS_BINARY.fullmatch(self.file.name)
-        if named is None or start.startswith(_MAGIC[named[1].lower()]):
-            return
-        if self._hashed.peek(len(_LFS_POINTER)).startswith(_LFS_POINTER):
-            raise PromptSourceError(f"{self.file.path}: is a Git LFS pointer, not the file; fetch it: git lfs pull")
-        raise PromptSourceError(
-            f"{self.file.path}: {'does not begin as its name says' if start else 'is empty'}; was it fetched whole?"
-        )
+    def _refuse(self, fault: str | None) -> None:
+        if fault:
+            raise PromptSourceError(f"{self.file.path}: {fault}")
 
     def _numbered(self, rows: Iterator[tuple[int, bytes | TooLong | dict[str, Any]]]) -> Iterator[SourceRow]:
         return (SourceRow(self.file, number, raw) for number, raw in rows)
@@ -172,11 +163,6 @@ class _Hashing(io.RawIOBase):
         return count
 
 
-def _is_array(content: BinaryIO, name: str) -> bool:
-    start = content.peek(64).removeprefix(BYTE_ORDER_MARK).lstrip()  # type: ignore[attr-defined] # it is buffered
-    return start.startswith(b"[") and not _NAMED_AS_LINES.fullmatch(name)
-
-
 def _lines(content: BinaryIO) -> Iterator[tuple[int, bytes | TooLong]]:
     for number, _, line in numbered_lines(content):
         if isinstance(line, TooLong) or line.removeprefix(BYTE_ORDER_MARK).strip():
@@ -189,6 +175,13 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for batch in batches(pl.scan_parquet(path, glob=False), _PARQUET_ROWS):
             for row in batch.iter_rows(named=True):
                 number += 1
-                yield number, row
+                yield number, {name: _without_nulls(value) for name, value in row.items()}
     except pl.exceptions.PolarsError as error:
         raise PromptSourceError(f"{path}: is damaged after row {number:,}: {error}") from None
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a value of a column
+    """A value without the fields that are null: Arrow fills in those which other rows have. JSON text keeps its own."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

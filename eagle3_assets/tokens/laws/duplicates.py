@@ -4,6 +4,7 @@ import polars as pl
 
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, alike, counted, shown_name
+from eagle3_assets.tokens.wording import percent
 
 _SAMPLE_OF_A_TURN = r":\d+$"
 """What tells several samples of one prompt apart: their ids are ``conversation:turn:sample``."""
@@ -59,7 +60,7 @@ def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgemen
         if told:
             sample, text = told[0]
             details.append(
-                f"{counted(len(told), noun)} equal to an earlier one ({len(told) / rows:.2%}), first"
+                f"{counted(len(told), noun)} equal to an earlier one ({percent(len(told) / rows, 2)}), first"
                 f" {shown_name(sample)}: {text}"
             )
     held = f"no two of {counted(rows, 'sample')} are equal"

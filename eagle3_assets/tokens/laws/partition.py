@@ -8,6 +8,7 @@ from eagle3_assets.tokens.batch import CUT_OFF, FAILED, GENERATED, REFUSED
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, alike, counted, shown_name
 from eagle3_assets.tokens.lengths import SHORT, band_misses, expects_lengths, figures_text, length_figures
+from eagle3_assets.tokens.wording import percent
 
 CUT_OFF_REMARK = 0.10
 """Share of cut-off outputs from which the check asks a person to look; below it the figure is only shown."""
@@ -33,7 +34,8 @@ def judge_conservation(facts: pl.DataFrame, context: Context) -> PartitionJudgem
         details.append(f"no prompt was sent: all {all_refused:,} were refused")
     elif short:
         details.append(
-            f"only {generated:,} of {sent:,} sent prompts have an output ({share:.2%} of {context.coverage:.2%})"
+            f"only {generated:,} of {sent:,} sent prompts have an output"
+            f" ({percent(share, 2)} of {percent(context.coverage, 2)})"
         )
     return PartitionJudgement(
         len(faults) + short,
@@ -63,7 +65,7 @@ def judge_cut_off_share(facts: pl.DataFrame, context: Context) -> PartitionJudge
         return PartitionJudgement(0, reason="no row records a finish type", judged=False)
     cut = finished.filter(pl.col("finish_type") == CUT_OFF)
     share = len(cut) / len(finished)
-    details = [f"{len(cut):,} of {len(finished):,} outputs were cut off ({share:.2%})"]
+    details = [f"{len(cut):,} of {len(finished):,} outputs were cut off ({percent(share, 2)})"]
     constant = _foreign_cap(cut)
     if constant is not None:
         default = ", SGLang's default" if constant == 128 else ""

@@ -28,6 +28,7 @@ from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 from eagle3_assets.tokens.profile_spec import Mode
 from eagle3_assets.tokens.reasons import reason_kinds
 from eagle3_assets.tokens.safe_text import visible
+from eagle3_assets.tokens.wording import percent
 
 
 def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -150,7 +151,7 @@ def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJud
         return PartitionJudgement(0, reason="no row says whether its prompt was refused", judged=False)
     refused = facts.filter(pl.col("status") == "refused")
     share = len(refused) / len(facts)
-    said = f"{len(refused):,} of {counted(len(facts), 'prompt')} refused ({share:.2%})"
+    said = f"{len(refused):,} of {counted(len(facts), 'prompt')} refused ({percent(share, 2)})"
     if len(refused):
         reasons = reason_kinds(refused["reason"].cast(pl.String))
         said += "; " + "; ".join(f"{number:,} times {visible(kind)}" for kind, number in reasons.head(3).iter_rows())

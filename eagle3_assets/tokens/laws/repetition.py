@@ -7,6 +7,7 @@ from eagle3_assets.tokens.batch import Batch
 from eagle3_assets.tokens.columns import Ids
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, Severity, counted
 from eagle3_assets.tokens.profile import TargetProfile
+from eagle3_assets.tokens.wording import percent
 
 REMARK_IDS, EXTREME_IDS = 100, 400
 """Ids in a run or a loop from which it is remarked on, or is extreme. ``benchmarks.repetition_rates`` says how often
@@ -86,7 +87,9 @@ def _passages(ids: Ids) -> _Fault | None:
     share, first = loops.repeated_share(ids)
     if share < REMARK_SHARE:
         return None
-    said = f"{share:.0%} of its passages of {loops.GRAM} ids stood in it before, the first one again at index {first}"
+    said = (
+        f"{percent(share)} of its passages of {loops.GRAM} ids stood in it before, the first one again at index {first}"
+    )
     return _severity(share >= EXTREME_SHARE and len(ids) >= EXTREME_IDS), first, said
 
 

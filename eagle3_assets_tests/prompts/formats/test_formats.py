@@ -130,7 +130,7 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
                         {
                             "id": None,
                             "type": "function",
-                            "function": {"name": "get_weather", "arguments": {"city": "Oslo", "company": None}},
+                            "function": {"name": "get_weather", "arguments": {"city": "Oslo"}},
                         }
                     ],
                 },
@@ -179,13 +179,61 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
     ),
     "openai, assistant first": ("openai", openai(ANSWER, USER), [ANSWER, USER], []),
     "openai, two user turns": ("openai", openai(USER, USER), [USER, USER], []),
-    "openai, notes about a message": ("openai", openai({**USER, "timestamp": "now", "weight": 1}), [USER], []),
-    "openai, reasoning markup stays": (
+    "openai, a null in arguments that are an object is the writer's own": (
         "openai",
-        openai(USER, {"role": "assistant", "content": "<think>a</think>b"}),
-        [USER, {"role": "assistant", "content": "<think>a</think>b"}],
-        ["an earlier answer has the markup of reasoning in its content, where it stays"],
+        openai(USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": None}}}]}),
+        [
+            USER,
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"a": None}}}],
+            },
+        ],
+        [],
     ),
+    "openai, notes of a server, and keys that say nothing": (
+        "openai",
+        openai(
+            {**USER, "openai_id": "chatcmpl-1", "system_fingerprint": "fp", "other": {"a": None, "b": [""]}},
+            {**ANSWER, "function_call": {"name": None, "arguments": None}, "image": {"bytes": None, "path": None}},
+            image={"bytes": None, "path": None},
+        ),
+        [USER, ANSWER],
+        [],
+    ),
+    "openai, notes about a message": ("openai", openai({**USER, "timestamp": "now", "weight": 1}), [USER], []),
+    "openai, reasoning in an earlier turn": (
+        "openai",
+        openai(USER, {"role": "assistant", "content": "<think>a</think>b"}, USER),
+        [USER, {"role": "assistant", "content": "b", "reasoning_content": "a"}, USER],
+        [],
+    ),
+    "openai, reasoning cut off": (
+        "openai",
+        openai(USER, {"role": "assistant", "content": "a</think>b"}, USER),
+        [USER, {"role": "assistant", "content": "a</think>b"}, USER],
+        ["message 2: the markup of its reasoning is not whole, all of it stays in the content"],
+    ),
+    "openai, a system turn without text": (
+        "openai",
+        openai({"role": "system", "content": " "}, USER, system="Be kind."),
+        without_tools("Be kind.", USER),
+        [],
+    ),
+    "openai, one conversation in two fields": (
+        "openai",
+        openai(USER, ANSWER, conversations=[{"from": "human", "value": "Cold in Oslo?"}, ANSWER], prompt=[USER]),
+        [USER, ANSWER],
+        [],
+    ),
+    "sharegpt, reasoning in an earlier turn": (
+        "sharegpt",
+        sharegpt(("human", "Cold in Oslo?"), ("gpt", "<think>a</think>Yes."), ("human", "Cold in Oslo?")),
+        [USER, {**ANSWER, "reasoning_content": "a"}, USER],
+        [],
+    ),
+    "sharegpt, an empty system turn": ("sharegpt", sharegpt(("system", ""), ("human", "Cold in Oslo?")), [USER], []),
     "sharegpt": (
         "sharegpt",
         sharegpt(
@@ -295,6 +343,15 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
     ),
     "alpaca, no input": ("alpaca", {"instruction": "Cold in Oslo?", "input": "", "output": ""}, [USER], []),
     "plain, a text": ("plain", "Cold in Oslo?", [USER], []),
+    **{
+        f"plain, no conversation: {said}": (
+            "plain",
+            {"prompt": said, "role": "poet"},
+            [{"role": "user", "content": said}],
+            [],
+        )
+        for said in ("Human: a being. Why?", "What does ### Response: mean?", "Explain <|im_start|> of ChatML")
+    },
     "plain, an object": ("plain", {"question": "Cold in Oslo?", "answer": "Yes."}, [USER], []),
     "prompts": (
         "prompts",
@@ -302,6 +359,8 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
             **dict.fromkeys(PROMPTS),
             "sample_id": "c:1:0",
             "conversation_id": "c",
+            "turn": 1,
+            "sample_index": 0,
             "messages": json.dumps([USER]),
             "tools": json.dumps([WEATHER]),
         },
@@ -309,6 +368,13 @@ ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
         [],
     ),
 }
+
+
+@pytest.mark.parametrize("tools", [None, [], "[]"])
+def test_calls_without_tools_are_remarked_on(tools: Any) -> None:
+    found = read("openai", openai(USER, CALLING, RESULT, tools=tools))
+    assert found.remarks == (UNDECLARED,)
+    assert read("openai", openai(USER, CALLING, RESULT, tools=[WEATHER])).remarks == ()
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -350,6 +416,8 @@ IMAGE = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "im
 MARK = "USER: x\n\n\nASSISTANT: "
 
 NO_MESSAGES: list[dict[str, Any]] = [openai(), {"messages": {}}, {"messages": "[]"}]
+
+EMPTY: list[Any] = ["", "  ", []]
 
 REFUSED: list[tuple[str, Any, str]] = [
     *((kind, row, "the row is") for kind in FORMAT_NAMES for row in (None, 1, True, [], ["x"])),
@@ -395,6 +463,52 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai(USER, chat_template_kwargs={"python_tools": ["def f(): ..."]}), "python_tools` is there"),
     ("openai", openai(USER, chat_template_kwargs={"xml_tools": ["f()"]}), "`chat_template_kwargs.xml_tools[0]` is not"),
     ("openai", openai(USER, chat_template_kwargs=["x"]), "`chat_template_kwargs` is a list, not an object"),
+    (
+        "openai",
+        openai(USER, {**CALLING, "tool_calls": [{"name": "f", "arguments": {}, "output": "x"}]}),
+        "`messages[1].tool_calls[0]` has 'output', which is not known and would be lost",
+    ),
+    ("openai", openai(USER, {**CALLING, "tool_calls": [{**CALL, "result": "x"}]}), "has 'result', which is not known"),
+    (
+        "openai",
+        openai(USER, {**CALLING, "tool_calls": [{"function": {"name": "f", "output": "x"}}]}),
+        "`messages[1].tool_calls[0].function` has 'output'",
+    ),
+    *(
+        ("openai", openai(USER, ANSWER, {"role": "user", "content": said}), "message 3 is the user's and empty")
+        for said in EMPTY
+    ),
+    ("sharegpt", sharegpt(("human", " ")), "message 1 is the user's and empty"),
+    ("glaive", {"chat": "USER: \n\n\nASSISTANT: x"}, "message 1 is the user's and empty"),
+    ("alpaca", {"instruction": "x", "history": [["", "a"]]}, "message 1 is the user's and empty"),
+    ("openai", openai(USER, RESULT), "(calls written into the content as text are not read)"),
+    (
+        "openai",
+        openai(USER, CALLING, {"role": "tool", "content": [{"x": 1}]}),
+        "`messages[2].content[0]` is an object without `type` and `text`; a list of content has text parts only",
+    ),
+    *(
+        (
+            kind,
+            openai(USER, conversations=[{"from": "human", "value": "x"}]),
+            "`conversations` are both there and differ",
+        )
+        for kind in ("openai", "sharegpt")
+    ),
+    ("openai", openai(USER, prompt=[ANSWER]), "`prompt` and `messages` are both there and differ"),
+    ("plain", {"prompt": "x", "messages": [USER]}, "`messages` is there, which a plain prompt would lose"),
+    ("plain", {"text": "Yes.", "role": "assistant", "parent_id": "1"}, "`role` is there: the text is a message of a"),
+    ("plain", {"text": "Yes.", "parent_id": "1"}, "`parent_id` is there: the text is a message of a conversation"),
+    *(
+        ("plain", {"text": said}, "the text is a conversation in markup")
+        for said in (
+            "### Human: hi### Assistant: ho",
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho<|im_end|>\n",
+            "\n\nHuman: hi\n\nAssistant: ho",
+            "Below is an instruction.\n\n### Instruction:\nhi\n\n### Response:\nho",
+            "<s>[INST] hi [/INST] ho",
+        )
+    ),
     ("sharegpt", sharegpt(), "`conversations` must be a non-empty list"),
     ("sharegpt", sharegpt(("alien", "x")), "`conversations[0].from` is 'alien'; known: system, developer, human"),
     ("sharegpt", sharegpt(("system", "x")), "no user message"),
@@ -457,7 +571,12 @@ def one_message(kind: str, text: str) -> tuple[Any, Dialogue]:
         "openthoughts": sharegpt(("human", text), ("gpt", "<think>a</think>b"), id=7),
         "alpaca": {"id": 7, "instruction": text},
         "plain": {"id": 7, "prompt": text},
-        "prompts": {**dict.fromkeys(PROMPTS), "conversation_id": 7, "messages": [{"role": "user", "content": text}]},
+        "prompts": {
+            **dict.fromkeys(PROMPTS, 0),
+            "tools": None,
+            "conversation_id": 7,
+            "messages": [{"role": "user", "content": text}],
+        },
     }[kind]
     return row, read(kind, row)
 
@@ -497,6 +616,13 @@ def test_a_format_is_recognised(name: str) -> None:
     found = detect([row] * 3)
     assert found.format == kind
     assert found.report() == f"of the first 3 rows: {kind} (3)"
+
+
+def test_names_that_are_read_in_one_way_may_be_mixed() -> None:
+    plain, thinking = sharegpt(("human", "x")), sharegpt(("human", "x"), ("gpt", "<think>a</think>b"))
+    found = detect([plain, plain, thinking])
+    assert (found.format, found.report()) == ("sharegpt", "of the first 3 rows: sharegpt (2), openthoughts (1)")
+    assert detect([openai(USER), openai(USER, num_tokens=1)]).format == "openai"
 
 
 def test_a_mixed_or_unknown_source_is_never_guessed() -> None:
@@ -558,15 +684,3 @@ def test_instructions_for_a_template_are_the_system_prompt() -> None:
     assert read("openai", row).messages == [{"role": "system", "content": "Be kind."}, USER]
     with pytest.raises(RefusedRowError, match=r"`system` and `.*custom_instructions` are both there"):
         read("openai", {**row, "system": "Be brief."})
-
-
-@pytest.mark.parametrize(
-    ("call", "lost"),
-    [
-        ({"function": {"name": "f", "arguments": "{}"}, "result": "Y"}, r"tool_calls\[0\]` has 'result'"),
-        ({"function": {"name": "f", "arguments": "{}", "output": "X"}}, r"tool_calls\[0\].function` has 'output'"),
-    ],
-)
-def test_what_a_call_has_besides_is_not_lost_in_silence(call: dict[str, Any], lost: str) -> None:
-    with pytest.raises(RefusedRowError, match=lost):
-        read("openai", openai(USER, {"role": "assistant", "content": None, "tool_calls": [call]}))

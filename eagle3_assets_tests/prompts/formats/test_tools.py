@@ -31,9 +31,8 @@ SHAPES: dict[str, Any] = {
     "parameters and description beside the function": [
         {"type": "function", "function": {"name": "f"}, "description": "d", "parameters": SCHEMA}
     ],
-    "nulls that Arrow filled in": [
-        {"type": "function", "function": {**FUNCTION, "strict": None, "parameters": {**SCHEMA, "$defs": None}}}
-    ],
+    "nulls and nothing beside the function": [{**TOOL, "parameters": None, "description": "", "notes": {"a": None}}],
+    "nulls in the function": [{"type": "function", "function": {**FUNCTION, "strict": None, "input_schema": None}}],
 }
 
 
@@ -47,6 +46,12 @@ def test_a_shape_becomes_openais(name: str) -> None:
 @pytest.mark.parametrize("none", [None, "", " ", [], {}, "[]", "{}", "null"])
 def test_no_tools_are_none(none: Any) -> None:
     assert tools(none, "tools") is None
+
+
+def test_a_null_in_a_schema_is_the_writers_own() -> None:
+    parameters = {"type": "object", "properties": {"a": {"type": "string", "default": None, "enum": ["x", None]}}}
+    [tool] = tools([{"name": "f", "parameters": parameters}], "tools") or []
+    assert tool["function"]["parameters"] == parameters
 
 
 @pytest.mark.parametrize("parameters", [None, {}, "", "{}"])
@@ -146,6 +151,14 @@ def test_types_at_every_depth_and_properties_called_type() -> None:
         (
             [{"name": "f", "parameters": {}, "input_schema": SCHEMA}],
             "`tools[0].parameters` and `tools[0].input_schema`",
+        ),
+        (
+            [{**TOOL, "input_schema": {"type": "object"}}],
+            "`tools[0].input_schema` and `tools[0].function` say different",
+        ),
+        (
+            [{"function_declarations": [FUNCTION], "google_search": {}}],
+            "`tools[0]` has 'google_search' beside functions",
         ),
         ({"f": "d"}, "is text, not a tool's description"),
         ([{**TOOL, "description": "e"}], "`tools[0].description` and `tools[0].function` say different things"),
