@@ -52,29 +52,24 @@ def wait_for(found: Callable[[], T | None], what: str, seconds: float = PATIENCE
 class Machine:
     """A process with all that it starts, in a namespace of its own: they end at once, as when a machine dies."""
 
-    log: Path
     process: subprocess.Popen[bytes]
 
     def die(self) -> None:
         self.process.kill()
         self.process.wait()
 
-    def said(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
-
 
 @contextmanager
 def machine(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Machine]:
     """Runs a command as the first process of a namespace, in a folder that is the machine's own."""
     folder.mkdir(exist_ok=True)
-    log = folder / "log"
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     unshare = ["unshare", *as_root, "--pid", "--fork", "--kill-child", "--mount-proc"]
-    with log.open("wb") as output:
+    with (folder / "log").open("wb") as output:
         process = subprocess.Popen(
             [*unshare, *command], cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
         )
-    it = Machine(log, process)
+    it = Machine(process)
     try:
         yield it
     finally:
@@ -134,12 +129,12 @@ class Ray:
         with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310 - a loopback address
             return json.load(reply)
 
-    def up(self) -> int:
-        """How many nodes are alive; none where the head does not answer yet."""
+    def reaches(self, nodes: int) -> bool:
+        """Whether so many nodes are alive; not so where the head does not answer yet."""
         try:
-            return len(self._alive())
+            return len(self._alive()) == nodes
         except OSError:
-            return 0
+            return False
 
     def running(self) -> dict[str, list[str]]:
         """The Dagster runs under way, by the worker that they are on."""

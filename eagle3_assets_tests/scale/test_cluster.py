@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from eagle3_assets_tests.scale.cluster import (
     wait_for,
 )
 from eagle3_assets_tests.scale.conftest import CREDENTIALS
+from eagle3_assets_tests.scale.server import RUNNING
 from eagle3_assets_tests.scale.test_storage import files_below, told_of
 from eagle3_assets_tests.served import Api, free_port
 from eagle3_assets_tests.test_backfill import ASSETS, LAUNCH, STATUS
@@ -153,6 +155,7 @@ def cluster(folder: Path, config: Path, bucket: UPath) -> Iterator[Cluster]:
             "DAGSTER_PG_PASSWORD": PASSWORD,
             "DAGSTER_PG_DB": "postgres",
             "OMP_NUM_THREADS": "1",
+            "RAY_raylet_start_wait_time_s": "120",
         }
 
         def start(name: str, *arguments: str) -> Machine:
@@ -162,20 +165,21 @@ def cluster(folder: Path, config: Path, bucket: UPath) -> Iterator[Cluster]:
         # Several nodes of one machine must not want the same ports.
         own = ["--node-ip-address", "127.0.0.1", "--min-worker-port", "0", "--max-worker-port", "0"]
         head_ports = {"port": "gcs", "dashboard-port": "dashboard", "ray-client-server-port": "client"}
-        head = start(
+        start(
             *("head", "head", *own, "--temp-dir", short, f"--dashboard-agent-listen-port={free_port()}"),
             *(f"--{name}={ports[key]}" for name, key in head_ports.items()),
         )
         ray = Ray(environment["EAGLE3_RAY_JOBS"], TOKEN)
-        wait_for(lambda: ray.up() == 1, f"the head is up: {head.said()}")
-        for name in ("worker-a", "worker-b"):
+        wait_for(partial(ray.reaches, 1), "the head is up")
+        for nodes, name in ((2, "worker-a"), (3, "worker-b")):
             only = ["--num-cpus", "2", "--resources", json.dumps({name: 1})]
             ray.nodes[name] = start(name, "worker", *own, *only, f"--dashboard-agent-listen-port={free_port()}")
-        wait_for(lambda: ray.up() == 3, "three nodes are up")
+            # One after the other: two that start at once in one directory of Ray's take each other's names.
+            wait_for(partial(ray.reaches, nodes), f"{name} is up")
         start("code", "code")
-        web = start("web", "webserver", "--port", str(ports["web"]))
+        start("web", "webserver", "--port", str(ports["web"]))
         api = Api(ports["web"])
-        wait_for(lambda: _answers(api), f"the webserver answers: {web.said()}")
+        wait_for(lambda: _answers(api), "the webserver answers")
         start("daemon", "daemon")
         yield Cluster(api, ray)
 
@@ -307,10 +311,10 @@ def test_a_backfill_outlives_a_node_and_a_server(
         public += b"".join(files_below(bucket).values())
         assert not any(secret.encode() in public for secret in secrets)
 
-        # One machine, one disk: the same corpus. Every file by its hash; of generations the rows, but for how long each took.
+        # One machine, one disk: the same corpus, file by file; of generations the rows, without the time of each.
         monkeypatch.delenv(STORAGE_VARIABLE)
         one = {**os.environ, CONFIG_VARIABLE: str(config), "DAGSTER_HOME": str(tmp_path / "one-home")}
-        command = [BIN / "eagle3-assets", "materialize", *keys]
+        command = [str(BIN / "eagle3-assets"), "materialize", *keys]
         done = subprocess.run(command, env=one, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert told_of(Project(load_config(config))) == told_of(there)
