@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from eagle3_assets_tests.served import free_port
+from eagle3_assets_tests.served import Api, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -28,6 +29,14 @@ BIN = ROOT / ".cache" / "scale-venv" / "bin"
 PATIENCE_S = 180.0
 
 T = TypeVar("T")
+
+RUNS = """
+query ($pool: RunsFilter!) {
+  runsOrError(filter: $pool, limit: 200) {
+    ... on Runs { results { runId status startTime endTime tags { key value } } }
+  }
+}
+"""
 
 
 def needed(there: object, what: str) -> None:
@@ -150,3 +159,35 @@ class Ray:
     def _alive(self) -> list[dict[str, Any]]:
         nodes = self.get("/api/v0/nodes?detail=true")["data"]["result"]["result"]
         return [node for node in nodes if node["state"] == "ALIVE"]
+
+
+@contextmanager
+def mock_server(folder: Path, delay_s: float) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A mock server's URL, and its process."""
+    port = free_port()
+    command = [sys.executable, "-m", "eagle3_assets_tests.scale.server", str(port), str(delay_s)]
+    with (folder / f"server-{port}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def runs_of(api: Api) -> list[dict[str, Any]]:
+    found = api(RUNS, pool={})["runsOrError"]["results"]
+    for run in found:
+        run["tags"] = {tag["key"]: tag["value"] for tag in run["tags"]}
+        run["partition"] = run["tags"]["dagster/partition"]
+    return list(found)
+
+
+def most_at_once(runs: list[dict[str, Any]]) -> int:
+    moments = sorted((time, change) for run in runs if run["startTime"]
+                     for time, change in ((run["startTime"], 1), (run["endTime"], -1)))  # fmt: skip
+    now = most = 0
+    for _, change in moments:
+        now += change
+        most = max(most, now)
+    return most

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -13,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -34,8 +32,11 @@ from eagle3_assets_tests.scale.cluster import (
     Ray,
     instance_yaml,
     machine,
+    mock_server,
+    most_at_once,
     needed,
     postgres,
+    runs_of,
     wait_for,
 )
 from eagle3_assets_tests.scale.conftest import CREDENTIALS
@@ -55,13 +56,6 @@ FLUSH_ROWS = 5
 GENERATING = 3
 """Partitions at once; the workers have room for more runs."""
 
-RUNS = """
-query ($pool: RunsFilter!) {
-  runsOrError(filter: $pool, limit: 200) {
-    ... on Runs { results { runId status startTime endTime tags { key value } } }
-  }
-}
-"""
 CHECKS = """
 query ($asset: AssetKeyInput!, $check: String!) {
   assetCheckExecutions(assetKey: $asset, checkName: $check, limit: 100) {
@@ -69,20 +63,6 @@ query ($asset: AssetKeyInput!, $check: String!) {
   }
 }
 """
-
-
-@contextmanager
-def server(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A mock server's URL, and its process."""
-    port = free_port()
-    command = [sys.executable, "-m", "eagle3_assets_tests.scale.server", str(port), str(DELAY_S)]
-    with (folder / f"server-{port}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def asked(url: str) -> dict[str, int]:
@@ -192,24 +172,6 @@ def _answers(api: Api) -> bool:
         return False
 
 
-def runs_of(api: Api) -> list[dict[str, Any]]:
-    found = api(RUNS, pool={})["runsOrError"]["results"]
-    for run in found:
-        run["tags"] = {tag["key"]: tag["value"] for tag in run["tags"]}
-        run["partition"] = run["tags"]["dagster/partition"]
-    return list(found)
-
-
-def most_at_once(runs: list[dict[str, Any]]) -> int:
-    moments = sorted((time, change) for run in runs if run["startTime"]
-                     for time, change in ((run["startTime"], 1), (run["endTime"], -1)))  # fmt: skip
-    now = most = 0
-    for _, change in moments:
-        now += change
-        most = max(most, now)
-    return most
-
-
 def test_a_backfill_outlives_a_node_and_a_server(
     bucket: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +182,7 @@ def test_a_backfill_outlives_a_node_and_a_server(
         print(f"{time.monotonic() - began:6.1f} s  {what}", flush=True)
 
     with ExitStack() as stack:
-        (stays, _), (dies, victim) = (stack.enter_context(server(tmp_path)) for _ in range(2))
+        (stays, _), (dies, victim) = (stack.enter_context(mock_server(tmp_path, DELAY_S)) for _ in range(2))
         config = write_config(tmp_path, [stays, dies])
         monkeypatch.chdir(tmp_path)
 
