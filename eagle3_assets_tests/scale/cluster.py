@@ -31,8 +31,8 @@ PATIENCE_S = 180.0
 T = TypeVar("T")
 
 RUNS = """
-query ($pool: RunsFilter!) {
-  runsOrError(filter: $pool, limit: 200) {
+{
+  runsOrError(limit: 200) {
     ... on Runs { results { runId status startTime endTime tags { key value } } }
   }
 }
@@ -167,7 +167,7 @@ def mock_server(folder: Path, delay_s: float) -> Iterator[tuple[str, subprocess.
     port = free_port()
     command = [sys.executable, "-m", "eagle3_assets_tests.scale.server", str(port), str(delay_s)]
     with (folder / f"server-{port}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
     try:
         yield f"http://127.0.0.1:{port}", process
     finally:
@@ -176,7 +176,7 @@ def mock_server(folder: Path, delay_s: float) -> Iterator[tuple[str, subprocess.
 
 
 def runs_of(api: Api) -> list[dict[str, Any]]:
-    found = api(RUNS, pool={})["runsOrError"]["results"]
+    found = api(RUNS)["runsOrError"]["results"]
     for run in found:
         run["tags"] = {tag["key"]: tag["value"] for tag in run["tags"]}
         run["partition"] = run["tags"]["dagster/partition"]
