@@ -33,7 +33,7 @@ from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import visible
 
 POOL = "generation"
-"""Of Dagster's pools: an instance bounds by it how many partitions are generated at once, however launched."""
+"""Of Dagster's pools: an instance bounds by it how many of the runs that it queues generate at once."""
 COUNTS = pl.Schema({"name": pl.String, "count": pl.Int64})
 
 
