@@ -56,17 +56,23 @@ class Target:
 def application(delay_s: float) -> web.Application:
     target = Target()
     asked: Counter[int] = Counter()
+    at_once: Counter[str] = Counter()
 
     async def generate(request: web.Request) -> web.Response:
         body = await request.json()
-        await asyncio.sleep(delay_s)
+        at_once["now"] += 1
+        at_once["most"] = max(at_once["most"], at_once["now"])
+        try:
+            await asyncio.sleep(delay_s)
+        finally:
+            at_once["now"] -= 1
         asked[crc32(f"{body['input_ids']} {body['sampling_params']['sampling_seed']}".encode())] += 1
         return web.json_response(target.reply(body))
 
     async def said(request: web.Request) -> web.Response:
         pages = {
             "/health": {},
-            "/asked": {"answered": asked.total(), "again": asked.total() - len(asked)},
+            "/asked": {"answered": asked.total(), "again": asked.total() - len(asked), "most": at_once["most"]},
             "/model_info": {
                 "model_path": "/models/demo",
                 "tokenizer_path": "/models/demo",
