@@ -249,9 +249,7 @@ def test_a_backfill_outlives_a_node_and_a_server(
         journals = [there.layout.shared_journal(key) for key in keys]
         assert all(name.startswith("lease") for place in journals if place for name in names_in(place))
         answered = asked(stays)
-        told(
-            f"{answered['again']} requests were sent again to the server that stayed, {answered['most']} at once at most"
-        )
+        told(f"{answered['again']} requests were sent again, {answered['most']} at once at most")
         assert answered["again"] <= len(lost) * 2 * (FLUSH_ROWS + RUNNING)
         assert answered["most"] <= RUNNING
 
