@@ -31,7 +31,6 @@ from eagle3_assets_tests.test_operating import LOGS
 pytestmark = [pytest.mark.scale, pytest.mark.timeout(900)]
 
 PASSWORD = "hunter3-hunter3"  # noqa: S105 - of a server that lives as long as the test
-ENDED = ("SUCCESS", "FAILURE")
 
 
 def write_config(folder: Path, endpoint: str) -> Path:
@@ -95,7 +94,7 @@ def test_a_dead_process_is_run_again_and_a_broken_law_is_not(tmp_path: Path, mon
                 "both good partitions are made",
                 300,
             )
-            wait_for(lambda: any(run["status"] in ENDED for run in runs("bad")), "the bad one ends")
+            wait_for(lambda: any("dagster/will_retry" in run["tags"] for run in runs("bad")), "the bad one is judged")
             every = runs_of(api)
 
         [refused] = [run for run in every if run["partition"] == "bad"]
