@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,6 +117,14 @@ def postgres(password: str) -> Iterator[int]:
         shutil.rmtree(folder)
 
 
+def dump(port: int, password: str) -> bytes:
+    """All that the database ``postgres`` holds."""
+    command = ["pg_dump", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "postgres"]
+    return subprocess.run(
+        command, env={**os.environ, "PGPASSWORD": password}, stdout=subprocess.PIPE, check=True
+    ).stdout
+
+
 def instance_yaml(source: Path, **changes: Any) -> str:
     """A ``dagster.yaml`` as it is shipped, with sections changed in some keys."""
     settings = yaml.safe_load(source.read_text(encoding="utf-8"))
@@ -176,6 +185,7 @@ def mock_server(folder: Path, delay_s: float) -> Iterator[tuple[str, subprocess.
 
 
 def runs_of(api: Api) -> list[dict[str, Any]]:
+    """Every run, with its tags and its partition by name."""
     found = api(RUNS)["runsOrError"]["results"]
     for run in found:
         run["tags"] = {tag["key"]: tag["value"] for tag in run["tags"]}
@@ -184,10 +194,7 @@ def runs_of(api: Api) -> list[dict[str, Any]]:
 
 
 def most_at_once(runs: list[dict[str, Any]]) -> int:
-    moments = sorted((time, change) for run in runs if run["startTime"]
-                     for time, change in ((run["startTime"], 1), (run["endTime"], -1)))  # fmt: skip
-    now = most = 0
-    for _, change in moments:
-        now += change
-        most = max(most, now)
-    return most
+    """How many runs were under way at the same time."""
+    spans = [(run["startTime"], run["endTime"]) for run in runs if run["startTime"]]
+    moments = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
+    return max(accumulate(change for _, change in moments))
