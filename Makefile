@@ -46,18 +46,19 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-test-scale: $(READY) ## Runs the tests of many machines (Postgres, S3, Ray, nginx; 1.3 GB the first time).
+test-scale: $(READY) ## Runs the tests of many machines (Postgres, S3, Azure's emulator, Ray, nginx; needs npm, 1.5 GB the first time).
 	PYTHON=$(PYTHON) scripts/scale/make-env
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[scale]'
 	$(BIN)/python -m pytest -m scale
 
-bench: $(READY) ## Measures what laws, looking, vocabularies, prompts and the client cost; BENCH=full takes longer and writes docs/benchmarks.md.
+bench: $(READY) ## Measures what laws, looking, vocabularies, prompts, the client and growth cost; BENCH=full takes longer and writes docs/benchmarks.md and docs/scale.md.
 	$(BIN)/python -m benchmarks.law_speed $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.looking $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.draft_vocabulary $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.prompt_rendering $(if $(filter full,$(BENCH)),--write,--rows 3000)
 	$(BIN)/python -m benchmarks.shared_servers $(if $(filter full,$(BENCH)),--full --write)
 	$(BIN)/python -m benchmarks.client_cost $(if $(filter full,$(BENCH)),--full --write)
+	$(BIN)/python -m benchmarks.growth $(if $(filter full,$(BENCH)),--full --write)
 
 bench-drafter: $(READY) ## Trains drafters on exact ids and on ids from text, with speculators (1.5 GB the first time).
 	PYTHON=$(PYTHON) scripts/trainers/make-env

@@ -11,8 +11,9 @@ The latter print one JSON object.
 import argparse
 import json
 import sysconfig
-from collections import deque
-from collections.abc import Callable
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,10 @@ from eagle3_assets.identity import canonical_json, ids_sha256
 from eagle3_assets.partitions import stable_rank
 from eagle3_assets.target import load_tokenizer
 from eagle3_assets.tokens.context import SAMPLE_ROWS, Context, PromptIndex
-from eagle3_assets.tokens.judge import Judge, judge_generations, judge_prompts
+from eagle3_assets.tokens.judge import Judge
 from eagle3_assets.tokens.known_ids import known_profile
-from eagle3_assets.tokens.laws import RowLaw, laws_of, tool_texts
+from eagle3_assets.tokens.laws import PartitionLaw, RowLaw, laws_of, tool_texts
+from eagle3_assets.tokens.laws.base import Asset
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer, resolve_profile
 from eagle3_assets.tokens.verdict import Verdict
 
@@ -153,10 +155,14 @@ def write(directory: Path, name: str, target: Target, rows: int, tokens: int) ->
     prompt_rows = whole.select(
         "sample_id", "prompt_ids", prompt_tokens=prompt_tokens, thinking=True, status=pl.lit("ready"), reason=None
     )
-    _store(prompt_rows.cast(TOKENIZED_PROMPTS), _prompts(directory, name))
+    _store(prompt_rows.cast(TOKENIZED_PROMPTS), prompts_file(directory, name))
 
 
 Run = Callable[[], tuple[Verdict, ...]]
+
+SPENT: defaultdict[str, float] = defaultdict(float)
+"""CPU seconds in each law's own function, by its name: of this process, whose one run it is, and of the judging thread
+alone. A fact that several laws share counts for the first that asks."""
 
 
 def read(directory: Path) -> Run:
@@ -175,20 +181,27 @@ def judge_outputs(directory: Path) -> Run:
     context = Context(kimi().profile, complete_records=True, length_band=LengthBand(median=(1, 10**6)))
 
     def run() -> tuple[Verdict, ...]:
-        index = PromptIndex.of(batches(pl.scan_parquet(_prompts(directory, IDS)).select(columns)))
+        index = PromptIndex.of(batches(pl.scan_parquet(prompts_file(directory, IDS)).select(columns)))
         known = replace(context, current_prompts=index)
-        return judge_generations(batches(pl.scan_parquet(outputs_file(directory, IDS))), known).verdicts
+        outputs = batches(pl.scan_parquet(outputs_file(directory, IDS)))
+        return _verdicts("raw_generations", outputs, known, laws_of("raw_generations"))
 
     return run
 
 
 def judge_all_prompts(directory: Path) -> Run:
     """Every law on the ids of prompts; rendering them with inert text, or again, is none of it."""
-    scanned = pl.scan_parquet(_prompts(directory, IDS))
-    inert = list(batches(scanned.select("sample_id", "prompt_ids")))
+    scanned = pl.scan_parquet(prompts_file(directory, IDS))
+    nothing_lost = pl.lit([], pl.List(pl.String)).alias("unrendered")
+    inert = list(batches(scanned.select("sample_id", "prompt_ids", nothing_lost)))
     samples = frozenset(name for batch in inert for name in batch["sample_id"])
     context = Context(kimi().profile, rerendered_prompts=inert[0].head(SAMPLE_ROWS), source_sample_ids=samples)
-    return lambda: judge_prompts(batches(scanned), context.with_inert_prompts(inert)).verdicts
+
+    def run() -> tuple[Verdict, ...]:
+        known = context.with_inert_prompts(inert)
+        return _verdicts("tokenized_prompts", batches(scanned), known, laws_of("tokenized_prompts"))
+
+    return run
 
 
 def judge_calls(directory: Path) -> Run:
@@ -209,13 +222,28 @@ def _judge_texts(directory: Path, chosen: Callable[[RowLaw], bool]) -> Run:
     context = Context(demo_profile(tokenizer), tokenizer=tokenizer, declared_tools=dict.fromkeys(samples, (TOOL,)))
     laws = [law for law in laws_of("raw_generations") if isinstance(law, RowLaw) and chosen(law)]
 
-    def run() -> tuple[Verdict, ...]:
-        judge = Judge("raw_generations", context, laws=laws)
-        for batch in batches(scanned):
-            judge.add(batch)
-        return judge.report().verdicts
+    return lambda: _verdicts("raw_generations", batches(scanned), context, laws)
 
-    return run
+
+def _verdicts(
+    asset: Asset, frames: Iterable[pl.DataFrame], context: Context, laws: Iterable[RowLaw | PartitionLaw]
+) -> tuple[Verdict, ...]:
+    judge = Judge(asset, context, laws=[_timed(law) for law in laws])
+    for frame in frames:
+        judge.add(frame)
+    return judge.report().verdicts
+
+
+def _timed(law: RowLaw | PartitionLaw) -> RowLaw | PartitionLaw:
+    """The same law, which adds what it took to ``SPENT``."""
+
+    def judge(*given: Any) -> Any:  # noqa: ANN401 - whatever the law is given and says
+        before = time.thread_time()
+        said = law.judge(*given)
+        SPENT[law.name] += time.thread_time() - before
+        return said
+
+    return replace(law, judge=judge)  # type: ignore[arg-type] # of each kind of law its own form
 
 
 RUNS = {
@@ -233,6 +261,7 @@ def measured(run: str, directory: Path) -> dict[str, Any]:
     Returns:
         ``cpu_s``: of all threads, user and system, imports and preparing left out; ``peak_mib`` of this process, with
         all that;
+        ``spent``: see :data:`SPENT`;
         ``judged``: names of laws, with the number of rows that each judged; ``not_judged``: with the reason of each.
     """
     prepared = RUNS[run](directory)
@@ -241,6 +270,7 @@ def measured(run: str, directory: Path) -> dict[str, Any]:
     return {
         "cpu_s": cpu_s() - before,
         "peak_mib": peak_mib(),
+        "spent": SPENT,
         "judged": {v.law.name: v.judged for v in verdicts if v.status != "not_judged"},
         "not_judged": {v.law.name: v.reason for v in verdicts if v.status == "not_judged"},
     }
@@ -251,7 +281,8 @@ def outputs_file(directory: Path, name: str) -> Path:
     return directory / f"{name}.raw_generations.parquet"
 
 
-def _prompts(directory: Path, name: str) -> Path:
+def prompts_file(directory: Path, name: str) -> Path:
+    """Where the prompts of a pair lie."""
     return directory / f"{name}.tokenized_prompts.parquet"
 
 

@@ -22,6 +22,8 @@ QUICK, FULL = (5_000, 1_000), (100_000, 1_000)
 """Rows and tokens of each."""
 TIMES = 3
 """How often each run is repeated: the median counts."""
+DEAREST = 10
+"""Laws whose cost is said by name."""
 LIMIT, ROOM_MIB = 4, 2_048
 """What the laws on ids may take: times reading, and peak."""
 ON_IDS = {"outputs": "laws on the ids of outputs", "prompts": "laws on the ids of prompts"}
@@ -67,6 +69,8 @@ class Result:
 
     cpu_s: float
     peak_mib: float
+    spent: Mapping[str, float]
+    """CPU seconds in each law, by its name."""
     judged: Mapping[str, int]
     """Rows that each law judged, by its name."""
     not_judged: Mapping[str, str]
@@ -124,6 +128,12 @@ def report(taken: Mapping[str, Sequence[Result]], rows: int, tokens: int, comman
     )
 
 
+def dearest(taken: Mapping[str, Sequence[Result]]) -> str:
+    """The laws on ids that cost most, for a person who looks for what made them slower."""
+    spent = [(s, law) for run in ON_IDS for law, s in _together(taken[run]).spent.items()]
+    return ", ".join(f"{law} {s:.2f}" for s, law in sorted(spent, reverse=True)[:DEAREST])
+
+
 def _run(run: str, directory: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "benchmarks.law_runs", run, directory, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own
@@ -134,7 +144,8 @@ def _run(run: str, directory: str, *arguments: str) -> str:
 
 def _together(results: Sequence[Result]) -> Result:
     cpu_s, peak_mib = statistics.median(r.cpu_s for r in results), max(r.peak_mib for r in results)
-    return Result(cpu_s, peak_mib, results[0].judged, results[0].not_judged)
+    spent = {law: statistics.median(r.spent[law] for r in results) for law in results[0].spent}
+    return Result(cpu_s, peak_mib, spent, results[0].judged, results[0].not_judged)
 
 
 def main() -> None:
@@ -146,8 +157,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, tokens = FULL if arguments.full else QUICK
     command = "make bench" + (" BENCH=full" if arguments.full else "")
-    part = report(measure(rows, tokens), rows, tokens, command, arguments.note)
+    taken = measure(rows, tokens)
+    part = report(taken, rows, tokens, command, arguments.note)
     print(part)
+    print(f"dearest laws, CPU-s: {dearest(taken)}", file=sys.stderr)
     if arguments.write:
         write_part("law_speed", part)
 

@@ -6,7 +6,7 @@ What belongs here: reading partitions, judging them anew, and writing their expo
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,29 +19,32 @@ from upath import UPath
 from eagle3_assets.config import Export
 from eagle3_assets.decoding import Decoder
 from eagle3_assets.exports.card import dataset_card
+from eagle3_assets.exports.derived import fates_in, files_beside, lengths_in
 from eagle3_assets.exports.errors import ExportError
-from eagle3_assets.exports.formats import FORMATS, Format
+from eagle3_assets.exports.formats import FORMATS, Format, file_rows, prompt_tokens, row_facts
 from eagle3_assets.exports.laws import LawFigures, judge_file, summed
-from eagle3_assets.exports.manifest import DataFile, Hashed, Lengths, Manifest, PartitionEntry, TargetEntry
-from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, place, prompt_fates, select
-from eagle3_assets.exports.verifying import RowFacts, file_rows
+from eagle3_assets.exports.manifest import INDEX, DataFile, Hashed, Manifest, PartitionEntry, TargetEntry
+from eagle3_assets.exports.selection import SPLITS, TRAIN, place, prompt_fates, select
 from eagle3_assets.exports.vocabulary import (
+    FILES,
     FOLDER,
+    Recount,
     VocabularyRecord,
-    judge_vocabulary,
     read_vocabulary,
     require_torch,
     trained_counts,
     vocabulary_files,
     vocabulary_record,
 )
-from eagle3_assets.exports.writing import ExportDirectory
+from eagle3_assets.exports.vocabulary_laws import judge_vocabulary
+from eagle3_assets.exports.writing import ExportDirectory, writing_into
 from eagle3_assets.files import ZSTD_LEVEL, local_copy
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import read_identity
-from eagle3_assets.identity import Identity, digest
+from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
+from eagle3_assets.same_target import OneTarget
 from eagle3_assets.sourcing import stored_record
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import Ints
@@ -79,7 +82,7 @@ def export(
         project: that the partitions are of.
         target: that made them.
         chosen: what to export.
-        directory: empty, or of an earlier export.
+        directory: empty, or of an earlier export; nothing but that export's own files is replaced or deleted.
         settings: format, filters and split.
         tell: is told of every file, in one line.
 
@@ -95,40 +98,44 @@ def export(
         require_torch()
         require_room(len(target.profile.structural_ids), settings.draft_vocab_size)
     identities = [read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint) for one in chosen]
-    _require_one_target(chosen, identities)
-    judged = []
-    for one in chosen:
-        fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
-        _require_current(one, fates)
-        judged.append(place(select(fates, settings), settings.shard_rows, one.partition.key, form.suffix))
-    into = ExportDirectory(directory)
-    into.begin()
-    work = _Work(into, form, settings, target, tell)
-    entries = [
-        work.take(one, index, identity, project)
-        for one, index, identity in zip(chosen, judged, identities, strict=True)
-    ]
-    beside, (vocabulary, vocabulary_hashes) = list(work.beside()), work.vocabulary()
-    manifest = Manifest(
-        format=form.name,
-        lossy=form.lossy,
-        settings=settings,
-        target=TargetEntry(
-            model=Path(target.settings.model).name,
-            profile=target.profile.name,
-            vocab_size=target.vocab_size,
-            tokenizer_sha256=target.tokenizer_sha256,
-            weights=identities[0].weights,
-        ),
-        partitions=tuple(entries),
-        files=tuple(work.files),
-        beside=(*beside, *vocabulary_hashes),
-        laws=summed(work.figures),
-        config=_config(project, chosen),
-        versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
-        | {"python": platform.python_version()},
-    )
-    into.finish(manifest, dataset_card(manifest, vocabulary))
+    _require_one_target(target, chosen, identities)
+    with writing_into(directory) as into:
+        judged = []
+        for one in chosen:
+            fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
+            _require_current(one, fates)
+            judged.append(place(select(fates, settings), settings.shard_rows, one.partition.key, form.suffix))
+        work = _Work(into, form, settings, target, tell)
+        planned = [work.planned(one, index) for one, index in zip(chosen, judged, strict=True)]
+        into.begin({path: content for files in planned for path, content in files.items()}, _others(chosen, form))
+        entries = [
+            work.take(one, index, files, identity, project)
+            for one, index, files, identity in zip(chosen, judged, planned, identities, strict=True)
+        ]
+        beside = [into.add_small(path, content) for path, content in files_beside(form, work.files).items()]
+        vocabulary, vocabulary_hashes = work.vocabulary()
+        manifest = Manifest(
+            format=form.name,
+            lossy=form.lossy,
+            settings=settings,
+            target=TargetEntry(
+                model=Path(target.settings.model).name,
+                profile=target.profile.name,
+                vocab_size=target.vocab_size,
+                tokenizer_sha256=target.tokenizer_sha256,
+                weights=identities[0].weights,
+            ),
+            partitions=tuple(entries),
+            files=tuple(work.files),
+            beside=(*beside, *vocabulary_hashes),
+            laws=summed(work.figures),
+            config=_config(project, chosen),
+            versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
+            | {"python": platform.python_version()},
+        )
+        card = dataset_card(manifest, vocabulary)
+        manifest = manifest.with_card(card)
+        into.finish(manifest, card)
     return manifest
 
 
@@ -175,9 +182,10 @@ class _Work:
         self.trained: dict[str, Ints] = {}
         """Tokens to train on as counted in the files, by partition."""
 
-    def take(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
-        """Writes a partition's files and its index."""
-        planned = self._planned(one, index)
+    def take(
+        self, one: ToExport, index: pl.DataFrame, planned: Mapping[str, str], identity: Identity, project: Project
+    ) -> PartitionEntry:
+        """Writes a partition's files as they are :meth:`planned`, and its index."""
         made: dict[str, DataFile] = {}
         for path, content in planned.items():
             kept = self.into.kept(path, content)
@@ -191,16 +199,6 @@ class _Work:
             self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
         self.files += [made[path] for path in planned]
         return self._entry(one, index, identity, project)
-
-    def beside(self) -> Iterator[Hashed]:
-        """Writes what the format needs beside its data."""
-        in_order = sorted(self.files, key=lambda file: SPLITS.index(file.split))
-        for folder in ("", *(f"{split}/" for split in SPLITS)):
-            files = [file for file in in_order if file.path.startswith(folder)]
-            key = digest([file.sha256 for file in files])
-            if files:
-                for name, text in self.form.beside([file.path.removeprefix(folder) for file in files], key).items():
-                    yield self.into.add_small(folder + name, text.encode())
 
     def vocabulary(self) -> tuple[VocabularyRecord | None, list[Hashed]]:
         """Writes the draft vocabulary of what is trained on, if it is wanted and there is anything, and judges it.
@@ -219,13 +217,14 @@ class _Work:
             self.into.add_small(f"{FOLDER}/{name}", content)
             for name, content in vocabulary_files(chosen, record).items()
         ]
-        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=counts)
+        again = Recount(counts, by_partition)
+        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=again)
         if broken := [one.sentence for one in judge_vocabulary(read) if one.fault]:
             raise ExportError(f"{FOLDER}: as read back it breaks laws. {'; '.join(broken)}. Export again.")
         self.tell(f"{FOLDER}: {vocabulary_verdict(chosen)}")
         return record, hashes
 
-    def _planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
+    def planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
         """The files to be, in order, each with a hash of all that goes into it."""
         contents = one.samples.select(sample_id="id", content=pl.col("metadata").hash())
         if self.form.lossy:
@@ -273,7 +272,7 @@ class _Work:
             return rows.with_columns(pl.Series("text", texts, dtype=pl.String))
         if self.form.lossy:
             stops = set(self.target.profile.stop_ids)
-            outputs = rows.select(pl.col("input_ids").list.slice(_prompt_tokens()))["input_ids"].to_list()
+            outputs = rows.select(pl.col("input_ids").list.slice(prompt_tokens()))["input_ids"].to_list()
             answers = [decoder.text(ids[:-1] if ids[-1] in stops else ids) for ids in outputs]
             return rows.with_columns(pl.Series("answer", answers, dtype=pl.String))
         return rows
@@ -284,9 +283,7 @@ class _Work:
         Raises:
             ExportError: it breaks one.
         """
-        if self.form.lossy:
-            return
-        facts = RowFacts(self.target.vocab_size, self.settings.max_length, self.settings.eval_share)
+        facts = row_facts(self.form, self.target.vocab_size, self.settings)
         rows = file_rows(self.form, written, index.filter(pl.col("file") == path).sort("row"), facts)
         if isinstance(rows, str):
             raise ExportError(f"{path}: {rows}")
@@ -297,21 +294,19 @@ class _Work:
                 " Materialize training_samples of this partition again."
             )
         self.figures.append(figures)
-        if path.startswith(f"{TRAIN}/"):
+        if path.startswith(f"{TRAIN}/") and not self.form.lossy:
             counts = trained_counts(rows)
             self.trained[partition] = self.trained[partition] + counts if partition in self.trained else counts
 
     def _entry(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
         key = one.partition.key
-        path = f"index/{key}.parquet"
-        self.into.note_other(path)
+        path = _index_path(key)
         hashed = self.into.add(
             path,
             lambda temporary: index.write_parquet(temporary, compression="zstd", compression_level=ZSTD_LEVEL),
             lambda _: None,
         )
         record = stored_record(project, one.partition)
-        counts = dict(index.group_by("fate").len().iter_rows())
         return PartitionEntry(
             partition=key,
             dataset=one.partition.dataset.name,
@@ -320,8 +315,8 @@ class _Work:
             sealed_file=one.stored.sealed.pointer.file,
             source_rows=record.accounts.model_dump() if record else None,
             prompts=len(index),
-            fates={fate: counts[fate] for fate in FATES if fate in counts},
-            lengths={split: _lengths(rows) for split in SPLITS if len(rows := index.filter(pl.col("fate") == split))},
+            fates=fates_in(index),
+            lengths=lengths_in(index),
             index=hashed,
         )
 
@@ -345,20 +340,18 @@ def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Ite
         raise ExportError(f"training_samples lacks rows of {', '.join(sorted(planned))}; was it replaced meanwhile?")
 
 
-def _prompt_tokens() -> pl.Expr:
-    return pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
+def _index_path(partition: str) -> str:
+    return f"{INDEX}/{partition}.parquet"
 
 
-def _lengths(rows: pl.DataFrame) -> Lengths:
-    tokens = rows["sample_tokens"]
-    return Lengths(
-        rows=len(rows),
-        tokens=int(tokens.sum()),
-        trained_tokens=int(rows["trained_tokens"].sum()),
-        median=int(tokens.quantile(0.5, "nearest") or 0),
-        p95=int(tokens.quantile(0.95, "nearest") or 0),
-        longest=int(tokens.max() or 0),  # type: ignore[arg-type] # the stubs know no dtype
-    )
+def _others(chosen: Sequence[ToExport], form: Format) -> list[str]:
+    """All files that an export may have beside its rows."""
+    folders = ("", *(f"{split}/" for split in SPLITS))
+    return [
+        *(_index_path(one.partition.key) for one in chosen),
+        *(folder + name for folder in folders for name in form.beside((), "")),
+        *(f"{FOLDER}/{name}" for name in FILES),
+    ]
 
 
 def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export) -> None:
@@ -375,25 +368,25 @@ def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export
         raise ExportError(f"{', '.join(sorted(trials))}: trials may have other sampling; export them by themselves")
 
 
-def _require_one_target(chosen: Sequence[ToExport], identities: Sequence[Identity]) -> None:
-    """A drafter learns one target: its weights and tokenizer are the same throughout."""
-    for one, identity in zip(chosen[1:], identities[1:], strict=True):
-        for fact in ("weights", "tokenizer"):
-            if getattr(identity, fact) != getattr(identities[0], fact):
-                raise ExportError(
-                    f"{one.partition.key} and {chosen[0].partition.key} were made by targets with other {fact}:"
-                    f" {getattr(identity, fact)} and {getattr(identities[0], fact)}; export them apart"
-                )
+def _require_one_target(target: LoadedTarget, chosen: Sequence[ToExport], identities: Sequence[Identity]) -> None:
+    """A drafter learns one target, and texts are decoded by its tokenizer."""
+    one_target = OneTarget(target)
+    for one, identity in zip(chosen, identities, strict=True):
+        if refusal := one_target.refusal(one.partition.key, identity):
+            raise ExportError(f"{one.partition.key}: {refusal}")
 
 
 def _require_current(one: ToExport, fates: pl.DataFrame) -> None:
     """``training_samples`` are exactly the outputs that can be used now."""
-    usable = fates.filter(pl.col("fate").is_null())["sample_id"]
-    stored = one.samples.select("id").collect()["id"]
-    if sorted(usable.to_list()) != sorted(stored.to_list()):
+    usable = fates.filter(pl.col("fate").is_null()).select("sample_id", "ids_sha256")
+    stored = one.samples.select(
+        sample_id="id", ids_sha256=pl.col("metadata").str.json_path_match("$.ids_sha256")
+    ).collect()
+    if not usable.sort("sample_id").equals(stored.sort("sample_id")):
+        other = len(stored.join(usable, on=["sample_id", "ids_sha256"], how="anti"))
         raise ExportError(
-            f"{one.partition.key}: training_samples has {len(stored):,} samples, and {len(usable):,} outputs can be"
-            " used now; materialize training_samples again"
+            f"{one.partition.key}: training_samples has {len(stored):,} samples, {other:,} of them of outputs that are"
+            f" not those of now, and {len(usable):,} outputs can be used now; materialize training_samples again"
         )
 
 

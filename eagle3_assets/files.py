@@ -1,15 +1,17 @@
 """Files that appear whole or not at all, on a local disk and on an object store: the one place that tells them apart.
 
-What belongs here: reading, writing, listing and deleting by path; temporary names, fsync, rename, upload. Not here:
-what the files mean.
+What belongs here: reading, writing, listing, locking and deleting by path; temporary names, fsync, rename, upload. Not
+here: what the files mean.
 
 An object store has no directories, no rename and no append; a PUT appears whole, and so does an upload in parts when it
 is completed. What its client library raises comes out of here as an :class:`OSError`, as a disk's faults do.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,6 +82,35 @@ def names_in(directory: UPath) -> list[str]:
     return sorted(entry.rpartition("/")[2] for entry in entries if entry != directory.path.rstrip("/"))
 
 
+def paths_below(directory: UPath) -> list[str]:
+    """The files below a directory at any depth, relative to it, in order; hidden ones and links are among them.
+
+    Links are not followed. None where there is no such directory.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    place = local_path(directory)
+    try:
+        if place is not None:
+            return sorted(_walked(place))
+        with _as_os_errors():
+            found = directory.fs.find(directory.path)
+    except FileNotFoundError:
+        return []
+    root = directory.path.strip("/") + "/"
+    return sorted(path.strip("/").removeprefix(root) for path in found if not path.endswith("/"))
+
+
+def _walked(place: Path) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for folder, folders, names in os.walk(place, onerror=fail):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        yield from (Path(folder, name).relative_to(place).as_posix() for name in (*names, *links))
+
+
 @contextmanager
 def reading(path: UPath) -> Iterator[BinaryIO]:
     """A file to read in pieces.
@@ -148,6 +179,28 @@ def delete(path: UPath) -> None:
             path.fs.rm_file(path.path)
         else:
             place.unlink()
+
+
+def lock_file(path: Path) -> int:
+    """An open, locked local file that names its holder; the kernel frees it with the process, however that ends.
+
+    Raises:
+        BlockingIOError: another process has it, which ``strerror`` names.
+        OSError: it cannot be opened, or its file system has no locks.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    except BlockingIOError as error:
+        holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "an unknown process"
+        os.close(handle)
+        raise BlockingIOError(error.errno, holder) from None
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def sync_directory(directory: Path) -> None:

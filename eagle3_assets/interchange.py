@@ -268,6 +268,7 @@ def name_of(key: str, value: object) -> str:
     Raises:
         LineFaultError: it is neither.
     """
+    value = strict_json.whole(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):

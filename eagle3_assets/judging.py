@@ -16,10 +16,13 @@ from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
-from eagle3_assets.prompts.inert import declared_tools, inert_rows
+from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
 from eagle3_assets.prompts.render import tokenize_rows
-from eagle3_assets.target import LoadedTarget
+from eagle3_assets.target import LoadedTarget, not_ended_by_code
+from eagle3_assets.tokens.codec import Codec
+from eagle3_assets.tokens.columns import TokenColumn
 from eagle3_assets.tokens.context import Context, FileIdentity, PromptIndex
+from eagle3_assets.tokens.inert_prompts import INERT_PROMPTS
 from eagle3_assets.tokens.judge import judge_generations, judge_prompts, prompt_faults
 from eagle3_assets.tokens.verdict import Report
 
@@ -27,8 +30,13 @@ RERENDERED_ROWS = 1_000
 """How many prompts of a partition are rendered a second time to see whether that gives the same ids."""
 
 
+@not_ended_by_code()
 def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
-    """Prompt rows rendered and tokenized as the target's config says; see :func:`prompts.render.tokenize_rows`."""
+    """Prompt rows rendered and tokenized as the target's config says; see :func:`prompts.render.tokenize_rows`.
+
+    Raises:
+        TargetError: the target's own code would have ended this process.
+    """
     return tokenize_rows(
         target.tokenizer,
         rows,
@@ -39,16 +47,22 @@ def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> 
 
 
 def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
-    """The same conversations of inert text rendered and tokenized: ``sample_id`` and ``prompt_ids``.
+    """The same conversations of inert text rendered and tokenized: columns of ``tokens.inert_prompts.INERT_PROMPTS``.
 
     Without their texts few conversations differ, and each kind is rendered once: so every prompt has its twin.
     """
     end = target.profile.reasoning_end
     inert = inert_rows(rows, None if end is None else target.profile.tokens.get(end))
     kinds = inert.unique(["messages", "tools"], maintain_order=True)
-    rendered = kinds.select("messages", "tools", render_rows(target, kinds, thinking=thinking)["prompt_ids"])
+    ids = render_rows(target, kinds, thinking=thinking)["prompt_ids"]
+    texts = Codec(target.tokenizer, target.profile).texts(TokenColumn.from_series(ids))
+    lost = [
+        None if text is None else unrendered(messages, text)
+        for messages, text in zip(kinds["messages"], texts, strict=True)
+    ]
+    rendered = kinds.select("messages", "tools", ids, unrendered=pl.Series(lost, dtype=pl.List(pl.String)))
     return inert.join(rendered, on=["messages", "tools"], nulls_equal=True, how="left", maintain_order="left").select(
-        "sample_id", "prompt_ids"
+        INERT_PROMPTS.names()
     )
 
 

@@ -36,6 +36,7 @@ _OTHERS = {
 _TAR, _TAR_AT = b"ustar", 257
 _ROWS_PARTED_BY_CR = re.compile(rb"\}[ \t]*\r[ \t\r]*\{")
 _ROWS_IN_A_LIST = re.compile(rb"\[\s*(?:$|[\[{\"\]])")
+_LIST_OF_MESSAGES = re.compile(rb'\[\s*\{\s*"(?:role|from|content|value)"\s*:')
 _GOES_ON = (b"{", b"[", b",", b":")
 """How a line ends that is not the end of its object."""
 
@@ -84,6 +85,8 @@ def fault_of_content(start: bytes, name: str) -> str | None:
         return other
     if _NAMED_AS_LINES.fullmatch(name):
         if begins_list_of_rows(start):
+            if _LIST_OF_MESSAGES.match(_text(start)):
+                return 'is a list of messages, not an object with one; write it as {"messages": [...]}'
             return "is a JSON array, not JSON lines; rename it to .json"
     elif is_spread(start):
         return (

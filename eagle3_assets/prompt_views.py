@@ -19,7 +19,7 @@ from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
-from eagle3_assets.prompts.render import render_text
+from eagle3_assets.prompts.render import render_text, template_fault
 from eagle3_assets.prompts.template_forms import call_form, formed
 from eagle3_assets.sample_sources import Choice, SourceError
 from eagle3_assets.storage.files import scan_parquet
@@ -87,7 +87,7 @@ def stored_prompts(
     for row in made.iter_rows(named=True):
         yield prompt_view(target, row, sources.get(row["sample_id"]))
     if missing := sorted(set(choice.ids) - set(made["sample_id"])):
-        raise SourceError(f"{partition.key}: tokenized_prompts has no sample {', '.join(map(repr, missing[:10]))}")
+        raise SourceError(_no_sample(partition, missing, tokenized))
 
 
 def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any] | None) -> PromptView:
@@ -122,7 +122,7 @@ def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any
     try:
         text = render(given)
     except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
-        return view(None, f"the chat template refuses it now: {type(error).__name__}: {error}", changed=True)
+        return view(None, f"the chat template refuses it now: {template_fault(error)}", changed=True)
     if list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) != list(row["prompt_ids"]):
         remark = "rendered now it has other ids: materialize tokenized_prompts again to see what messages become"
         return view(None, remark, changed=True)
@@ -234,6 +234,17 @@ def _id_parts(
         IdPart(what, begin, max(begin, end), known)
         for what, (begin, end), known in zip((*roles, SUFFIX), pairwise(bounds), sure, strict=True)
     )
+
+
+def _no_sample(partition: Partition, missing: Sequence[str], tokenized: pl.LazyFrame) -> str:
+    """That samples are not there, and which are that a person may have meant: those of the conversation so named."""
+    said = f"{partition.key}: tokenized_prompts has no sample {', '.join(map(repr, missing[:10]))}"
+    meant = tokenized.select("sample_id").filter(pl.col("sample_id").str.starts_with(f"{missing[0]}:")).head(5)
+    ids = meant.collect()["sample_id"].to_list()
+    if ids:
+        return f"{said}; of this conversation it has {', '.join(map(repr, ids))}"
+    first = tokenized.select("sample_id").head(1).collect()["sample_id"].to_list()
+    return f"{said}; a sample's id is conversation:turn:sample, as {first[0]!r} is" if first else said
 
 
 def _chosen(tokenized: pl.LazyFrame, choice: Choice) -> list[str]:

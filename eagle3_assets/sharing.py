@@ -64,10 +64,18 @@ class _Claims:
         equal, over = divmod(self.slots, len(runs))
         return max(1, equal + (runs.index(run_id) < over))
 
-    def target(self, run_id: str, needed: int) -> int:
-        """Slots that this run should have: what nobody else waits for, or its fair part."""
+    def target(self, run_id: str, needed: int, free_before: int) -> int:
+        """Slots that this run should have: what nobody else wants, or its fair part.
+
+        Args:
+            run_id: of this run.
+            needed: that it has requests for.
+            free_before: slots that were free at its look before. What has just come free is first the others', whose
+                part may have grown: if all who see it asked for it, they would wait for each other.
+        """
         fair = self.fair(run_id)
-        return min(needed, fair if self.others_wait else max(fair, len(self.mine) + self.free))
+        spare = min(self.free, free_before) if self.others else self.free
+        return min(needed, fair if self.others_wait else max(fair, len(self.mine) + spare))
 
 
 class SlotShare:
@@ -93,6 +101,8 @@ class SlotShare:
         self._lock = threading.Lock()
         """One call at a time: one that its caller no longer waits for may still be claiming."""
         self._released = False
+        self._free: dict[str, int] = {}
+        """Slots of each pool that were free when it was looked at last."""
         if not self._storage.supports_global_concurrency_limits:
             raise ShareError(
                 "engine.share_servers: this Dagster instance has no pools: use one with its storage on disk or in"
@@ -131,7 +141,9 @@ class SlotShare:
         name = pool_name(standing.endpoint)
         slots, requests = divided(standing.ceiling)
         claims = self._claims(name, slots)
-        target = claims.target(self._run_id, min(slots, -(-standing.wanted // requests)))
+        needed = min(slots, -(-standing.wanted // requests))
+        target = claims.target(self._run_id, needed, self._free.get(name, claims.free))
+        self._free[name] = claims.free
         # What was allowed until now may have been used since the caller counted.
         used = -(-max(standing.in_flight, standing.allowed) // requests)
         for slot in [*claims.mine[max(target, used) :], *claims.asked[max(0, target - len(claims.mine)) :]]:
@@ -154,25 +166,36 @@ class SlotShare:
         pending = [step for step in info.pending_steps if (step.run_id, step.step_key) not in claimed]
         waiting = [step for step in pending if step.run_id != self._run_id]
         coming = sum(step.assigned_timestamp is not None for step in waiting)
+        unclaimed = slots - len(claimed)
         return _Claims(
             slots=slots,
             mine=mine,
             asked=sorted(step.step_key for step in pending if step.run_id == self._run_id),
-            free=max(0, slots - len(claimed) - coming),
+            free=max(0, unclaimed - coming),
             others=frozenset({run_id for run_id, _ in claimed} | {step.run_id for step in waiting}) - {self._run_id},
-            others_wait=any(step.assigned_timestamp is None for step in waiting),
+            # Steps that are added at the same moment are assigned the same last slot: all but one of them wait.
+            others_wait=coming < len(waiting) or coming > unclaimed,
         )
 
     def _claim(self, name: str, slots: int, claims: _Claims, number: int) -> int:
-        """Asks for slots, those first that were asked for before.
+        """Asks for slots, those first that were asked for before; once one is not to be had, only for a fair part.
+
+        A claim is several transactions: runs that start together and each ask for everything wait for each other.
 
         Returns:
             how many were got now.
         """
         names = [f"{name} {i:02}" for i in range(slots)]
         unused = [slot for slot in names if slot not in claims.mine and slot not in claims.asked]
-        asked = [*claims.asked, *unused][:number]
-        return sum(self._storage.claim_concurrency_slot(name, self._run_id, slot).is_claimed for slot in asked)
+        got, part = 0, slots
+        for place, slot in enumerate([*claims.asked, *unused][:number], len(claims.mine)):
+            if place >= part:
+                break
+            if self._storage.claim_concurrency_slot(name, self._run_id, slot).is_claimed:
+                got += 1
+            elif part == slots:
+                part = self._claims(name, slots).fair(self._run_id)
+        return got
 
     def _free_ended(self, runs: frozenset[str]) -> None:
         for run_id in sorted(runs):

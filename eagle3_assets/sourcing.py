@@ -77,6 +77,7 @@ def current_prompts(project: Project, partition: Partition) -> PromptRows:
                 record.refused,
                 record.remarked,
                 record.remarks,
+                record.unread_keys,
                 record.files,
                 record.left_out_files,
             )

@@ -16,6 +16,12 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_DEPTH = 200
 """Lists and objects inside one another; what reads a value with a function that calls itself must not run out."""
 
+_GOES_ON = "Extra data"
+"""What Python says where more follows a value."""
+
+EXACT = 2**53
+"""Whole numbers below are what a float says they are."""
+
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -50,6 +56,10 @@ def parse(line: bytes, *, lone_surrogates: bool = False, non_finite: bool = Fals
     except UnicodeDecodeError as error:
         raise StrictJsonError(f"is not UTF-8: byte {error.start + 1} of the line") from None
     except json.JSONDecodeError as error:
+        if error.msg == _GOES_ON:
+            raise StrictJsonError(
+                f"goes on after its JSON value, at column {error.colno}: a line holds one row (jq -c . writes it so)"
+            ) from None
         raise StrictJsonError(f"is not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise _too_deep() from None
@@ -64,16 +74,30 @@ def parse(line: bytes, *, lone_surrogates: bool = False, non_finite: bool = Fals
 
 
 def ends_early(line: bytes) -> bool:
-    """Whether a file's last line was cut off: it has no line end and is no whole value."""
+    """Whether a file's last line was cut off: it has no line end and does not begin with a whole value."""
     if line.endswith(b"\n"):
         return False
     try:
         json.loads(line.removeprefix(BYTE_ORDER_MARK).decode("utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except json.JSONDecodeError as error:
+        return error.msg != _GOES_ON
+    except UnicodeDecodeError:
         return True
     except (ValueError, RecursionError):  # it may well be whole; why nothing can read it is another matter
         return False
     return False
+
+
+def whole(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    """A value, whole numbers that were written as floats as such: tables do so where another row has no value.
+
+    NaN, with which tables fill a place without a value, is None.
+    """
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < EXACT else value
 
 
 def is_text(text: str) -> bool:

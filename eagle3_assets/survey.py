@@ -4,6 +4,8 @@ What belongs here: counting prompts and outputs for a plan. Not here: estimates 
 generating, Dagster.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -88,7 +90,8 @@ class _Stored:
     """What is generated of a partition, by one identity, with the settings that there are now."""
 
     fingerprint: str | None = None
-    sealed: SealedIndex = field(default_factory=SealedIndex)
+    sealed: Sealed | None = None
+    """The file that a run would go on from."""
     journal: dict[bytes, str] = field(default_factory=dict)
     kept: Outputs = field(default_factory=Outputs)
     unfinished: Outputs = field(default_factory=Outputs)
@@ -98,19 +101,15 @@ class _Stored:
     def outputs(self) -> Outputs:
         return self.kept + self.unfinished
 
-    def status(self, key: bytes) -> str | None:
-        """Of a request; a generated row counts before a failed one."""
-        found = {self.sealed.of(key), self.journal.get(key)}
-        return GENERATED if GENERATED in found else FAILED if FAILED in found else None
-
 
 class Survey:
-    """Counts partitions; what is stored of each is read once, however many of its dataset are counted."""
+    """Counts partitions. Of each dataset's others only what tells how long outputs are is read, once, and kept."""
 
     def __init__(self, project: Project, target: LoadedTarget) -> None:
         self._project = project
         self._target = target
-        self._read: dict[str, _Stored | GenerationError] = {}
+        self._outputs: dict[str, Outputs] = {}
+        """By dataset."""
 
     def of(self, partition: Partition) -> Surveyed:
         """Counts one.
@@ -122,20 +121,17 @@ class Survey:
             PromptSourceError: its source cannot be read.
             GenerationError: its sealed generations or its journal are damaged.
         """
-        stored = self._stored(partition)
-        if isinstance(stored, GenerationError):
-            raise stored
-        found = [self._stored(one) for one in dataset_partitions(partition.dataset)]
-        outputs = sum((one.outputs for one in found if isinstance(one, _Stored)), start=Outputs())
-        return _surveyed(self._project, partition, self._target, stored, outputs)
+        dataset = partition.dataset
+        if dataset.name not in self._outputs:
+            self._outputs[dataset.name] = sum(map(self._outputs_of, dataset_partitions(dataset)), start=Outputs())
+        stored = _stored(self._project, partition, self._target)
+        return _surveyed(self._project, partition, self._target, stored, self._outputs[dataset.name])
 
-    def _stored(self, partition: Partition) -> _Stored | GenerationError:
-        if partition.key not in self._read:
-            try:
-                self._read[partition.key] = _stored(self._project, partition, self._target)
-            except GenerationError as error:
-                self._read[partition.key] = error
-        return self._read[partition.key]
+    def _outputs_of(self, partition: Partition) -> Outputs:
+        try:
+            return _stored(self._project, partition, self._target).outputs
+        except GenerationError:
+            return Outputs()
 
 
 def _surveyed(
@@ -143,11 +139,14 @@ def _surveyed(
 ) -> Surveyed:
     source = current_prompts(project, partition)
     tokenized, judged, why = _tokenized(project, partition, target, source.rows)
+    sealed = _index(stored)
     counts = {GENERATED: 0, FAILED: 0, None: 0}
     for prompt in iterate_prompts(tokenized):
         if prompt.status == "ready":
             key = bytes.fromhex(prompt_key(prompt, stored.fingerprint)) if stored.fingerprint else b""
-            counts[stored.status(key)] += 1
+            found = {sealed.of(key), stored.journal.get(key)}
+            # A generated row counts before a failed one.
+            counts[GENERATED if GENERATED in found else FAILED if FAILED in found else None] += 1
     facts = tokenized.select("status", "reason", "prompt_tokens").collect()
     refused = facts.filter(pl.col("status") == "refused")
     return Surveyed(
@@ -245,13 +244,26 @@ def _add_journal(stored: _Stored, journal: Unfinished) -> None:
 
 
 def _add_sealed(stored: _Stored, current: Sealed) -> None:
-    stored.fingerprint = current.pointer.fingerprint
-    rows = scan_sealed(current)
-    generated = rows.filter(pl.col("status") == GENERATED).select(
-        count=pl.len(), tokens=pl.col("completion_tokens").cast(pl.Int64).sum()
+    stored.fingerprint, stored.sealed = current.pointer.fingerprint, current
+    generated = (
+        scan_sealed(current)
+        .filter(pl.col("status") == GENERATED)
+        .select(count=pl.len(), tokens=pl.col("completion_tokens").cast(pl.Int64).sum())
     )
-    try:
-        stored.sealed = index_sealed(rows)
+    with _naming(current):
         stored.kept += Outputs(*generated.collect().row(0))
+
+
+def _index(stored: _Stored) -> SealedIndex:
+    if stored.sealed is None:
+        return SealedIndex()
+    with _naming(stored.sealed):
+        return index_sealed(scan_sealed(stored.sealed))
+
+
+@contextmanager
+def _naming(sealed: Sealed) -> Iterator[None]:
+    try:
+        yield
     except pl.exceptions.ComputeError as error:
-        raise SealedError(f"{current.path}: cannot be read to its end ({error}); restore it from a copy") from error
+        raise SealedError(f"{sealed.path}: cannot be read to its end ({error}); restore it from a copy") from error

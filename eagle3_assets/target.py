@@ -5,6 +5,8 @@ Not here: weights (an engine loads those), laws about tokens (``tokens``).
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 from eagle3_assets.config import Target
 from eagle3_assets.identity import digest, files_sha256
-from eagle3_assets.prompts.render import rendered_modes
+from eagle3_assets.prompts.render import render_text, rendered_modes
 from eagle3_assets.remote_code import CodeFile, RemoteCodeError, code_files
 from eagle3_assets.tokens.profile import ProfileError, TargetProfile, resolve_profile
 
@@ -79,6 +81,21 @@ class LoadedTarget:
         return digest([templates, self.settings.template_arguments], length=64)
 
 
+@contextmanager
+def not_ended_by_code() -> Iterator[None]:
+    """Code that came with the target, where it is trusted, may do anything but end this process without a word.
+
+    Raises:
+        TargetError: it asked for that.
+    """
+    try:
+        yield
+    except SystemExit as end:
+        code = "" if end.code is None else repr(end.code)
+        raise TargetError(f"code that came with the target called sys.exit({code}): it is no target then") from None
+
+
+@not_ended_by_code()
 def load_target(settings: Target) -> LoadedTarget:
     """Loads the tokenizer and reads the configs beside it; offline.
 
@@ -98,6 +115,7 @@ def load_target(settings: Target) -> LoadedTarget:
     end = getattr(tokenizer, "eos_token_id", None)
     stops = {*facts.stop_token_ids, *([] if end is None else [end])}
     template = _template(Path(settings.chat_template)) if settings.chat_template else None
+    _require_syntax(tokenizer, template, settings, source)
     try:
         profile = resolve_profile(
             tokenizer,
@@ -161,6 +179,7 @@ def read_model_facts(model: Path) -> ModelFacts:
     return ModelFacts(limits["vocab_size"], limits[length_key], tuple(sorted(stops)))
 
 
+@not_ended_by_code()
 def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa: ANN401 - a transformers tokenizer
     """Loads a tokenizer from its directory; offline.
 
@@ -185,6 +204,26 @@ def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa:
             else "; a tokenizer that brings its own code needs target.trust_remote_code: true, or --trust-remote-code"
         )
         raise TargetError(f"{directory}: the tokenizer cannot be loaded: {_first_line(error)}{hint}") from None
+
+
+def _require_syntax(tokenizer: Any, template: str | None, settings: Target, source: Path) -> None:  # noqa: ANN401 - a transformers tokenizer
+    """Refuses what is no template at all."""
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        render_text(
+            tokenizer,
+            [{"role": "user", "content": "Hello"}],
+            None,
+            thinking=True,
+            chat_template=template,
+            arguments=settings.template_arguments,
+        )
+    except TemplateSyntaxError as error:
+        where = settings.chat_template or f"the chat template of {source}"
+        raise TargetError(f"target.chat_template: {where}, line {error.lineno}: {error.message}") from None
+    except Exception:  # noqa: BLE001 - a template is data: what it raises of a conversation, it says of each row
+        return
 
 
 def _template(path: Path) -> str:

@@ -6,17 +6,19 @@ choosing (``tokens.vocabulary``), files (``exports.vocabulary``), drawing, Dagst
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from eagle3_assets.contract import DRAFT_VOCABULARY
-from eagle3_assets.exports.vocabulary import VocabularyRecord, vocabulary_record
+from eagle3_assets.exports.vocabulary import Recount, VocabularyRecord, vocabulary_record
 from eagle3_assets.frames import batches
 from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.project import Project
+from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import Ints, TokenColumn
@@ -64,7 +66,7 @@ class CorpusVocabulary:
 
 
 def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> CorpusVocabulary:
-    """Judges every partition anew, counts those that no law refuses, and chooses; trials never count.
+    """Judges every partition anew, counts those of the target that no law refuses, and chooses; trials never count.
 
     Args:
         project: its config and files.
@@ -74,11 +76,12 @@ def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> Corp
     Raises:
         VocabularyError: there is nothing to count, or no room for the structural ids.
     """
+    one_target = OneTarget(target)
 
-    def counted(report: Report, sealed: Sealed) -> Ints | str:
-        made_with = read_identity(sealed.directory, sealed.pointer.fingerprint).tokenizer
-        if made_with != target.tokenizer_sha256:
-            return f"its ids are of another tokenizer than the target's, {made_with[:16]}"
+    def counted(key: str, report: Report, sealed: Sealed) -> Ints | str:
+        identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
+        if refusal := one_target.refusal(key, identity):
+            return refusal
         used = (pl.col("status") == "generated") & ~pl.col("sample_id").is_in(sorted(report.quarantined))
         ids = scan_sealed(sealed).filter(used).select("output_ids")
         try:
@@ -92,7 +95,7 @@ def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> Corp
         *shards, trial = dataset_partitions(dataset)
         total = np.zeros(target.vocab_size, np.int64)
         for partition in shards:
-            found = usable(project, partition, target, counted)
+            found = usable(project, partition, target, partial(counted, partition.key))
             if isinstance(found, np.ndarray):
                 total += found
                 states.append(PartitionState(partition.key, "counted", int(found.sum())))
@@ -121,7 +124,7 @@ def left_out_text(states: Iterable[PartitionState]) -> str:
     return "; ".join(f"{state}: {', '.join(named)}" for state, named in said.items() if state != "counted") or "none"
 
 
-def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Ints | str:
+def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Recount | str:
     """Counts tokens with a loss in stored ``training_samples``: what a vocabulary is held against.
 
     Args:
@@ -130,20 +133,24 @@ def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Int
         vocab_size: V.
 
     Returns:
-        int64[V], or why it cannot be said.
+        the counts, or why they cannot be said.
     """
+    counts, by_partition = np.zeros(vocab_size, np.int64), dict[str, int]()
     try:
-        return _sum(_trained(project, partitions), vocab_size)
+        for key in partitions:
+            found = _sum(_trained(project, key), vocab_size)
+            counts += found
+            by_partition[key] = int(found.sum())
     except StorageError as error:
         return str(error)
+    return Recount(counts, by_partition)
 
 
-def _trained(project: Project, partitions: Iterable[str]) -> Iterator[Ints]:
-    for key in partitions:
-        samples = scan_parquet(project.layout.asset_file("training_samples", key), asset="training_samples")
-        for batch in batches(samples.select("input_ids", "loss_mask")):
-            mask = TokenColumn.from_series(batch["loss_mask"]).values
-            yield TokenColumn.from_series(batch["input_ids"]).values[mask == 1]
+def _trained(project: Project, key: str) -> Iterator[Ints]:
+    samples = scan_parquet(project.layout.asset_file("training_samples", key), asset="training_samples")
+    for batch in batches(samples.select("input_ids", "loss_mask")):
+        mask = TokenColumn.from_series(batch["loss_mask"]).values
+        yield TokenColumn.from_series(batch["input_ids"]).values[mask == 1]
 
 
 def _sum(parts: Iterable[Ints], vocab_size: int) -> Ints:

@@ -11,6 +11,7 @@ import polars as pl
 from upath import UPath
 
 from eagle3_assets.exporting import fates_of
+from eagle3_assets.exports.manifest import MANIFEST
 from eagle3_assets.exports.selection import DECIDED, FATES
 from eagle3_assets.exports.verifying import read_index
 from eagle3_assets.files import reading
@@ -92,7 +93,7 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
     report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
     now = fates_of(stored, report)
     record = stored_record(project, partition)
-    index = read_index(exported, partition.key) if is_stored(exported / "manifest.json") else None
+    index = read_index(exported, partition.key) if is_stored(exported / MANIFEST) else None
     prompts, stale = (now.with_columns(pl.col("fate").fill_null(USABLE)), ()) if index is None else _merged(now, index)
     return Whereabouts(
         partition.key,

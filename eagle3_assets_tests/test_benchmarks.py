@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import draft_vocabulary, law_speed, looking, prompt_rendering
+from benchmarks import draft_vocabulary, growth, law_speed, looking, prompt_rendering, scale
 from benchmarks.client_cost import Case, cases, report, run
+from benchmarks.growth_measures import QUERIES
 from benchmarks.page import PAGE, write_part
 from eagle3_assets.tokens.laws import LAWS
 
@@ -60,6 +61,7 @@ def test_the_laws_are_measured_and_all_that_can_be_are_judged() -> None:
     without_tokenizer = {"tokenizer_canary", "tools_rendered"}
     assert {*judged, *missing, *without_tokenizer} == {law.name for law in LAWS}
     assert "| **all laws on ids** |" in part
+    assert re.fullmatch(r"(\w+ \d+\.\d\d(, |$)){10}", law_speed.dearest(results))
 
 
 @pytest.mark.slow
@@ -118,3 +120,56 @@ def test_the_real_page_has_a_part_for_each_benchmark(tmp_path: Path) -> None:
         "## prompt_rendering anew",
         "## repetition_rates anew",
     ]
+
+
+@pytest.mark.slow
+def test_growth_is_measured_for_one_of_everything() -> None:
+    sizes = growth.Sizes(rows=40, source_rows=200, partitions=(2, 3), served=(20,))
+    figures, fewer, ui = growth.measure(sizes, None)
+    assert set(figures) == set(scale.UNITS) - {"run_bytes_postgres"}
+    assert all(figure > 0 for figure in figures.values())
+    assert set(fewer) == set(scale.OF_ALL)
+    assert [(one.partitions, set(one.query_s)) for one in ui] == [(20, set(QUERIES))]
+    part = growth.report(figures, fewer, ui, sizes, "make bench", ("dagster",))
+    assert "{" not in part
+    assert scale.read_figures(part).keys() == figures.keys()
+
+
+def test_the_page_of_growth_multiplies_what_it_shows() -> None:
+    page = growth.SCALE.read_text(encoding="utf-8")
+    figures = scale.read_figures(page)
+    assert set(figures) == set(scale.UNITS)
+    assert f"\n{scale.corpora_table(figures)}\n" in page
+    shown = scale.read_figures(scale.figures_table(growth.of_benchmarks(PAGE.read_text(encoding="utf-8"))))
+    assert shown == {name: figures[name] for name in shown}, "docs/benchmarks.md has changed: measure growth anew"
+
+
+def test_the_formulas_of_the_page_are_those_of_the_module() -> None:
+    seconds, price, cores = re.findall(r"^\| [^|]+ \| `([^`]+ / [^`]+)` \|$", growth.SCALE.read_text(), re.MULTILINE)
+    names = {"output_tokens": 5e9, "tokens_per_s": 48_000.0, "price_per_hour": 21.5, "output_tokens_of_a_sample": 800.0}
+    names["client_ms"] = 0.66
+
+    def said(formula: str) -> float:
+        return float(eval(formula, {"__builtins__": {}}, names))  # noqa: S307 - three formulas of our own page
+
+    assert said(seconds) == scale.generating_s(5e9, 48_000.0)
+    assert said(price) == scale.cost_per_million(21.5, 48_000.0)
+    assert said(cores) == scale.client_cores(48_000.0, 800.0, {"client_ms": 0.66})
+
+
+def test_arithmetic_of_growth() -> None:
+    corpus = scale.Corpus(samples=1_000_000, shard_rows=10_000, datasets=10)
+    assert corpus.partitions == 100
+    assert scale.Corpus(1_000_001, 10_000, 1).partitions == 101
+    figures = dict.fromkeys(scale.UNITS, 0.0) | {"run_bytes": 2e6, "run_cpu_s": 5.0, "client_ms": 0.5, "laws_ms": 0.1}
+    figures |= {"source_us": 100.0, "prompts_bytes": 100.0, "raw_generations_bytes": 1_000.0, "plan_ms": 30.0}
+    assert scale.instance_bytes(corpus, figures) == 200e6
+    assert scale.stored_bytes(corpus, figures) == 1.1e9
+    assert scale.runs_cpu_s(corpus, figures) == 500
+    assert scale.client_cpu_s(corpus, figures) == pytest.approx(600)
+    assert scale.source_cpu_s(corpus, figures) == pytest.approx(100 * 90_000 * 1e-4)
+    assert scale.source_cpu_s(scale.Corpus(10_000, 10_000, 1), figures) == 0
+    assert scale.all_cpu_s(corpus, figures) == pytest.approx(3)
+    assert scale.cost_per_million(3.6, 1_000) == pytest.approx(1.0)
+    assert (scale.size(999.4), scale.size(1.2345e6), scale.size(3.2e12)) == ("999 B", "1.23 MB", "3.2 TB")
+    assert (scale.hours(90), scale.hours(7_200), scale.hours(123_456 * 3_600)) == ("1.5 min", "2 h", "120,000 h")

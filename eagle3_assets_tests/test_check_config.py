@@ -51,9 +51,14 @@ def test_a_good_config(make_project: ProjectMaker, tmp_path: Path) -> None:
     assert row[10].replace(",", "").isdigit()  # all were looked at: nothing is about
     assert row[11] == "<= 640"
     assert "Engine (settings only: not contacted)" in result.stdout
-    assert "d: 8 laws about prompts hold over 4 prompts" in result.stdout
+    assert "d: 9 laws about prompts hold over 4 prompts" in result.stdout
     assert "----- generation prompt, ids" in result.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name not in ("eagle3.yaml", "prompts.jsonl")] == []
+
+
+def test_keys_that_are_not_read_are_named(make_project: ProjectMaker, tmp_path: Path) -> None:
+    make_project([{**row, "intent": "x"} for row in demo_rows("chat", 3)])
+    assert "d: not read of its rows: intent (3)" in checked(tmp_path / "eagle3.yaml").stdout
 
 
 def test_what_is_not_there_is_named_and_the_rest_is_checked(tmp_path: Path) -> None:

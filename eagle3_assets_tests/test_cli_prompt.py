@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,9 +14,9 @@ from eagle3_assets.judging import tokenize
 from eagle3_assets.project import Project
 from eagle3_assets.sourcing import take_prompts
 from eagle3_assets.target import load_target
-from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
+from eagle3_assets_tests.conftest import DEMO, ProjectMaker, demo_rows
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "id": "trip",
         "messages": [
@@ -143,4 +144,70 @@ def test_an_id_that_is_not_there_is_named(make_project: ProjectMaker, tmp_path: 
     result = shown(tmp_path, "--id", "trip:4:0", "--id", "gone")
     assert result.exit_code == 2
     assert "sample_id=trip:4:0" in result.stdout
-    assert "tokenized_prompts has no sample 'gone'" in result.stderr
+    assert (
+        "tokenized_prompts has no sample 'gone'; a sample's id is conversation:turn:sample, as 'trip:4:0' is"
+        in result.stderr
+    )
+
+
+def test_a_conversations_id_names_its_samples(make_project: ProjectMaker, tmp_path: Path) -> None:
+    answered = {**ROWS[0], "messages": [*ROWS[0]["messages"], {"role": "assistant", "content": "A mile."}]}
+    stored(make_project([answered], dataset={"turns": "all"}))
+    result = shown(tmp_path, "--id", "trip")
+    assert result.exit_code == 2
+    assert "no sample 'trip'; of this conversation it has 'trip:2:0', 'trip:4:0'" in result.stderr
+
+
+def test_a_template_that_fails_is_named_with_its_line(make_project: ProjectMaker, tmp_path: Path) -> None:
+    (tmp_path / "failing.jinja").write_text("x\n{{ messages[0].nope.deeper }}", encoding="utf-8")
+    stored(make_project(ROWS, target={"model": "demo", "chat_template": "failing.jinja"}))
+    result = shown(tmp_path, "-n", "1")
+    assert "UndefinedError: 'dict object' has no attribute 'nope' (line 2 of the template)" in result.stdout
+
+
+CALL_ID = "functions.get_weather:0"
+TALK = {
+    "id": "agent",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Cold in Oslo?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": CALL_ID, "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}],
+        },
+        {"role": "tool", "content": "-3", "tool_call_id": CALL_ID},
+    ],
+    "tools": [{"name": "get_weather", "args": {"city": "str"}}],
+}
+
+
+def test_a_conversation_with_tools_says_what_each_message_became(make_project: ProjectMaker, tmp_path: Path) -> None:
+    stored(make_project([TALK]))
+    result = shown(tmp_path, "--id", "agent:4:0")
+    assert result.exit_code == 0
+    found = re.findall(r"----- (.*), ids \d+-\d+ -----\n(.*(?:\n[^-].*)*)", result.stdout)
+    assert [name for name, _ in found] == [
+        "message 0: system, after 1 declared tools",
+        "message 1: user",
+        "message 2: assistant",
+        "message 3: tool",
+        "generation prompt",
+    ]
+    shown_parts = [text for _, text in found]
+    assert '"parameters":{"type":"object","properties":{"city":{"type":"string"}}}' in shown_parts[0]
+    assert "Be brief." in shown_parts[0]
+    assert f'{CALL_ID}<|tool_call_argument_begin|>{{"city": "Oslo"}}' in shown_parts[2]
+    assert "-3" in result.stdout.split("message 3: tool")[1]
+
+
+def test_a_message_that_the_template_drops_is_shown_as_nothing(make_project: ProjectMaker, tmp_path: Path) -> None:
+    template = (DEMO / "model" / "chat_template.jinja").read_text(encoding="utf-8")
+    loop = "{%- for message in messages -%}"
+    dropping = template.replace(loop, loop.replace(" -%}", " if message.role != 'system' -%}"))
+    assert dropping != template
+    (tmp_path / "dropping.jinja").write_text(dropping, encoding="utf-8")
+    stored(make_project([{**TALK, "tools": None}], target={"model": "demo", "chat_template": "dropping.jinja"}))
+    result = shown(tmp_path, "--id", "agent:4:0")
+    assert "refused: law messages_rendered: nothing is in the prompt of message 0 (system)" in result.stdout
+    assert "message 0: system, the template makes nothing of it" in result.stdout

@@ -87,6 +87,18 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "an anchor (&name) is used inside of what it names (*name)",
         ),
         (
+            "target: {model: m, template_arguments: {tokenize: true}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: 'tokenize' cannot be given here: it says what rendering gives back",
+        ),
+        (
+            "target: {model: m, template_arguments: {date: x, messages: []}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: 'messages' cannot be given here: it comes from the source's rows",
+        ),
+        (
+            "target: {model: m, template_arguments: {enable_thinking: false}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: 'enable_thinking' cannot be given here: the dataset's `thinking` sets it",
+        ),
+        (
             "target: {model: m}\ndatasets: [{name: a, source: s, sampling: {top_k: 0}}]",
             "datasets[0].sampling.top_k: 0 would allow no token",
         ),
@@ -161,7 +173,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {conservation: warn}",
-            "law_effects.conservation: is no law that can be lowered to warn; those are: no_reserved_ids,",
+            "law_effects.conservation: is no law that can be lowered to warn; those are: messages_rendered,",
         ),
         (
             "target: {model: m}\ndatasets: [{name: a, source: s}]\nlaw_effects: {tool_grammar: off}",

@@ -11,7 +11,7 @@ import yaml
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.config import CONFIG_VARIABLE
-from eagle3_assets.exports import vocabulary
+from eagle3_assets.exports import vocabulary_laws
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST
 from eagle3_assets_tests.conftest import ProjectMaker
 
@@ -56,7 +56,7 @@ def test_every_law_is_a_check_and_only_laws_that_save_generating_block(make_proj
     checks = {key.name: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert set(checks) == {law.name for law in (*LAWS, *ON_REQUEST)} | {
         *("source_rows_accounted", "source_unchanged"),
-        *(law.name for law in vocabulary.LAWS),
+        *(law.name for law in vocabulary_laws.LAWS),
     }
     blocking = {name for name, spec in checks.items() if spec.blocking}
     assert blocking == {"tokenizer_canary", "prompts_accounted", "prompt_reproducible"}

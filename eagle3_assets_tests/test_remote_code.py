@@ -12,8 +12,10 @@ from eagle3_assets.config import Sampling, Target
 from eagle3_assets.engines.base import Description
 from eagle3_assets.generating import identity_of
 from eagle3_assets.identity import Identity
+from eagle3_assets.judging import tokenize
 from eagle3_assets.remote_code import CodeFile, RemoteCodeError, code_files
 from eagle3_assets.running import materialize
+from eagle3_assets.sourcing import take_prompts
 from eagle3_assets.target import LoadedTarget, TargetError, load_target, load_tokenizer
 from eagle3_assets_tests import own_code
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker
@@ -127,3 +129,24 @@ def test_a_slow_tokenizer_gives_the_ids_that_it_should(tmp_path: Path) -> None:
     target = load_target(Target(model=str(own_code.save_target(tmp_path / "own")), trust_remote_code=True))
     text = "<|im_user|>a</think>"
     assert target.tokenizer(text, add_special_tokens=False)["input_ids"] == [kimi.IM_USER, 1097, kimi.END_THINK]
+
+
+@pytest.mark.parametrize("place", ["when it is imported", "when it tokenizes"])
+def test_code_that_would_end_this_process_is_an_error(place: str, tmp_path: Path, make_project: ProjectMaker) -> None:
+    directory = own_code.save_target(tmp_path / "own")
+    helper = directory / own_code.HELPER
+    rows = [{"messages": [{"role": "user", "content": "Go away"}]}]
+    project = make_project(rows, target={"model": str(directory), "trust_remote_code": True})
+    partition = project.partition("d")
+    if place == "when it is imported":
+        helper.write_text(f"import sys\nsys.exit(0)\n{own_code.HELPER_CODE}", encoding="utf-8")
+        with pytest.raises(TargetError, match=r"called sys\.exit\(0\)"):
+            load_target(project.config.target)
+        return
+    begins = "def pieces(text):\n"
+    assert begins in own_code.HELPER_CODE
+    ending = f"{begins}    if 'away' in text:\n        raise SystemExit\n"
+    helper.write_text(own_code.HELPER_CODE.replace(begins, ending), encoding="utf-8")
+    target = load_target(project.config.target)
+    with pytest.raises(TargetError, match=r"code that came with the target called sys\.exit\(\)"):
+        tokenize(project, partition, target, take_prompts(project, partition)[0].rows)

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,6 +105,49 @@ def test_a_second_run_gets_half_when_the_firsts_requests_have_ended(instance: dg
     assert first.allowed == 32
 
 
+def test_a_run_that_waits_asks_for_its_part_only(instance: dg.DagsterInstance) -> None:
+    first, second = (Run(share_of(instance, name), limit=16, wanted=1000) for name in "ab")
+    first.step()
+    second.step()
+    waiting = instance.event_log_storage.get_concurrency_info(pool_name(SERVER)).pending_steps
+    assert [step.run_id for step in waiting if step.assigned_timestamp is None] == ["b"] * 8
+    first.step()
+    first.answer(16)
+    first.step()
+    second.step()
+    assert (first.allowed, second.allowed) == (8, 8)
+
+
+def test_what_comes_free_is_first_for_those_whose_part_it_is(instance: dg.DagsterInstance) -> None:
+    """When one of three ends, nobody asks for more than a fair part before the other could have taken its own."""
+    runs = [Run(share_of(instance, name), limit=12, wanted=1000) for name in "abc"]
+    for _ in range(4):
+        for run in runs:
+            run.step()
+            run.answer(12)
+    assert [run.allowed for run in runs] == [4, 4, 4]
+    *others, ended = runs
+    ended.share.release()
+    for run in others:
+        run.step()
+    assert [run.allowed for run in others] == [6, 6]
+    assert not instance.event_log_storage.get_concurrency_info(pool_name(SERVER)).pending_step_count
+
+
+def test_a_slot_that_was_promised_twice_does_not_keep_a_run_waiting(instance: dg.DagsterInstance) -> None:
+    first, second = (Run(share_of(instance, name), limit=16, wanted=1000) for name in "ab")
+    first.step()
+    # What Dagster does where two ask at the same moment for the last slot: both are told that it is theirs.
+    name = pool_name(SERVER)
+    instance.event_log_storage.add_pending_step(name, "b", f"{name} 00", should_assign=True)  # type: ignore[attr-defined]
+    first.step()
+    assert first.allowed == 8
+    first.answer(16)
+    first.step()
+    second.step()
+    assert (first.allowed, second.allowed) == (8, 8)
+
+
 def test_what_a_run_does_not_need_the_others_use(instance: dg.DagsterInstance) -> None:
     large, small = Run(share_of(instance, "a"), limit=32, wanted=1000), Run(share_of(instance, "b"), 32, wanted=3)
     small.step()
@@ -200,6 +244,44 @@ def test_a_storage_that_fails_is_an_error_and_leaves_what_was_claimed(instance: 
 def test_a_managed_server_is_not_shared() -> None:
     with pytest.raises(ValueError, match="belongs to its run alone"):
         SglangEngineSettings.model_validate({"kind": "sglang", "managed": {}, "share_servers": True})
+
+
+class Lowered:
+    """A share of four requests at first and of two from the second look on, after which nobody looks for long."""
+
+    def __init__(self) -> None:
+        self.pace = Pace(share_every_s=0.05)
+        self.looks = 0
+        self.third = threading.Event()
+
+    def settle(self, standings: Sequence[Standing]) -> dict[str, int]:
+        self.looks += 1
+        if self.looks == 2:
+            object.__setattr__(self.pace, "share_every_s", 600)
+        if self.looks == 3:
+            self.third.set()
+        return {one.endpoint: 4 if self.looks == 1 else 2 for one in standings}
+
+    def release(self) -> None:
+        pass
+
+
+def test_what_others_wait_for_is_given_back_as_soon_as_requests_beyond_it_have_ended() -> None:
+    share = Lowered()
+
+    async def run(url: str) -> bool:
+        settings = SglangEngineSettings(kind="sglang", endpoints=(url,), share_servers=True)
+        engine = SglangEngine(settings, ModelFacts(VOCAB, CONTEXT, (STOP,)), share.pace, share=share)
+        await engine.start()
+        sampling = Sampling(max_new_tokens=64)
+        requests = [Request(f"{n}", f"{n}", [10_000 + n], sampling, n) for n in range(4)]
+        await asyncio.gather(*map(engine.generate, requests))
+        looked = await asyncio.to_thread(share.third.wait, 60)
+        await engine.close()
+        return looked
+
+    with mock_server(Case(4, 4, 4, 0.5)) as (url, _):
+        assert asyncio.run(run(url))
 
 
 def test_engines_over_one_server_stay_within_its_limit_and_each_ends(instance: dg.DagsterInstance) -> None:

@@ -69,6 +69,15 @@ def test_every_refused_row_is_in_a_file_and_the_first_are_shown(
     assert "35 rows read: 4 used, 30 refused, 1 skipped; first prompts.jsonl:2: is not JSON" in said
 
 
+def test_keys_that_are_not_read_are_in_the_accounts(make_project: ProjectMaker, quick: dg.DagsterInstance) -> None:
+    good = demo_rows("chat", 3)
+    project = make_project([{**good[0], "intent": "x"}, {**good[1], "intent": "y", "own|key": 1}, good[2]])
+    [table] = [metadata(make(project, quick))["unread_keys"]]
+    assert [record.data for record in table.records] == [{"key": "intent", "rows": 2}, {"key": "own|key", "rows": 1}]
+    partition = project.partition("d")
+    assert current_prompts(project, partition).unread_keys == {"intent": 2, "own|key": 1}
+
+
 def test_more_refused_than_the_limit_warn_and_nothing_usable_is_an_error(
     make_project: ProjectMaker, quick: dg.DagsterInstance
 ) -> None:

@@ -9,10 +9,12 @@ import polars as pl
 import pytest
 
 from eagle3_assets.build import build_defs
+from eagle3_assets.config import Dataset
 from eagle3_assets.generation.errors import SealedError
 from eagle3_assets.generation.journal import Journal
 from eagle3_assets.generation.sealed import CURRENT, read_identity, scan_sealed
 from eagle3_assets.jobs import PARTITION_JOB
+from eagle3_assets.partitions import Partition, dataset_partitions
 from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
 from eagle3_assets.storage.files import sealed_generations, write_parquet
@@ -184,3 +186,25 @@ def test_a_damaged_page_is_one_clear_error(make_project: ProjectMaker, quick: dg
     path.write_bytes(bytes(data))
     with pytest.raises(SealedError, match="cannot be read to its end"):
         counted(project)
+
+
+def test_a_dataset_is_looked_through_once_however_many_of_its_partitions_are_counted(
+    make_project: ProjectMaker, quick: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a survey of all costs grows with their number, not with its square; and of none it keeps the rows."""
+    project = make_project(dataset={"shards": 4})
+    looked_through: list[str] = []
+
+    def noted(dataset: Dataset) -> list[Partition]:
+        looked_through.append(dataset.name)
+        return dataset_partitions(dataset)
+
+    monkeypatch.setattr("eagle3_assets.survey.dataset_partitions", noted)
+    survey = Survey(project, load_target(project.config.target))
+    keys = [key for key, partition in project.partitions.items() if not partition.trial]
+    make(project, quick, "prompts", "tokenized_prompts", "raw_generations", key=keys[0])
+    found = [survey.of(project.partition(key)) for key in keys]
+    assert sum(one.prompts for one in found) == 4
+    assert len({one.outputs for one in found}) == 1
+    assert found[0].outputs == found[0].kept == Outputs(found[0].generated, found[0].kept.tokens)
+    assert looked_through == ["d"]

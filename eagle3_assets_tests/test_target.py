@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from eagle3_assets.target import TargetError, read_model_facts
+from eagle3_assets.config import Target
+from eagle3_assets.target import TargetError, load_target, read_model_facts
+from eagle3_assets_tests.conftest import DEMO
 
 USABLE = {"vocab_size": 100, "max_position_embeddings": 50, "eos_token_id": 3}
 
@@ -53,3 +55,25 @@ def test_what_is_unusable_is_named_with_its_file(
     with pytest.raises(TargetError) as raised:
         facts_of(tmp_path, config, generation)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("a\n{% for m in messages %}x", "line 2: Unexpected end of template"),
+        ("a\nb\n{{ messages | sorted_well }}", "line 3: No filter named 'sorted_well'."),
+    ],
+)
+def test_what_is_no_template_is_named_with_file_and_line(template: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.jinja"
+    file.write_text(template, encoding="utf-8")
+    with pytest.raises(TargetError) as error:
+        load_target(Target(model=str(DEMO / "model"), chat_template=str(file)))
+    assert f"target.chat_template: {file}, {said}" in str(error.value)
+
+
+def test_a_template_that_refuses_one_conversation_is_a_template(tmp_path: Path) -> None:
+    file = tmp_path / "t.jinja"
+    file.write_text("{{ raise_exception('tools only') }}", encoding="utf-8")
+    settings = Target(model=str(DEMO / "model"), chat_template=str(file), profile="kimi")
+    assert load_target(settings).chat_template == "{{ raise_exception('tools only') }}"

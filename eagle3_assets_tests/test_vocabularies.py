@@ -18,7 +18,9 @@ from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.config import load_config
 from eagle3_assets.contract import DRAFT_VOCABULARY
-from eagle3_assets.exports.vocabulary import FILES, LAWS
+from eagle3_assets.exports.vocabulary import FILES, Recount
+from eagle3_assets.exports.vocabulary_laws import LAWS
+from eagle3_assets.generation.sealed import read_identity, write_identity
 from eagle3_assets.jobs import CORPUS_JOB
 from eagle3_assets.pages.coverage import coverage_chart, coverage_markdown, coverage_page
 from eagle3_assets.project import Project
@@ -72,7 +74,10 @@ def test_what_is_counted_is_what_training_samples_take(corpus_folder: Path) -> N
     assert made.record.partitions == {key: trained(project, key).total() for key in SHARDS}
     assert states(made) == dict.fromkeys(SHARDS, "counted") | {"talk": "missing", "talk-trial": "trial"}
     assert [name for name, _ in made.datasets] == ["calls"]
-    assert np.array_equal(recount(project, SHARDS, target.vocab_size), made.vocabulary.counts)
+    again = recount(project, SHARDS, target.vocab_size)
+    assert isinstance(again, Recount)
+    assert np.array_equal(again.counts, made.vocabulary.counts)
+    assert again.partitions == made.record.partitions
     table = made.table()
     assert table.schema == DRAFT_VOCABULARY
     [row] = table.filter(pl.col("dataset").is_null(), pl.col("draft_ids") == D).to_dicts()
@@ -94,6 +99,31 @@ def test_what_a_law_refuses_or_another_tokenizer_made_is_left_out_by_name(folder
     with pytest.raises(VocabularyError, match=r"no token is trained on.*; orphaned: gone-00of02") as caught:
         corpus_vocabulary(project, replace(target, tokenizer_sha256="f" * 64), D)
     assert f"{SHARDS[1]} (its ids are of another tokenizer than the target's, " in str(caught.value)
+
+
+def _made_by(project: Project, key: str, weights: str) -> None:
+    """Has a partition's record and its rows say that other weights made it."""
+    sealed = sealed_generations(project.layout, key)
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update={"weights": weights})
+    write_identity(sealed.directory, identity)
+    pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
+    (Path(sealed.directory.path) / "current.json").write_text(pointer.model_dump_json(), encoding="utf-8")
+    said = {"identity": pl.lit(identity.fingerprint), "weight_version": pl.lit(weights)}
+    harm(project, key, lambda rows: rows.with_columns(**said))
+
+
+def test_partitions_of_two_targets_are_not_counted_together(folder: Path) -> None:
+    project, _ = opened(folder)
+    _made_by(project, SHARDS[0], "sha256:0")
+    made = chosen(folder)
+    assert states(made)[SHARDS[0]] == "refused"
+    assert made.record.partitions.keys() == {SHARDS[1]}
+    for number, key in enumerate(SHARDS):
+        _made_by(project, key, f"path:/m@{number}")
+    made = chosen(folder)
+    assert made.record.partitions.keys() == {SHARDS[0]}
+    [refused] = [one for one in made.left_out if one.state == "refused"]
+    assert refused.why[0].startswith(f"it was made by other weights than {SHARDS[0]}, path:/m@1 and not path:/m@0; ")
 
 
 def test_a_corpus_without_anything_is_named(folder: Path) -> None:
@@ -147,7 +177,10 @@ def test_the_asset_writes_what_trainers_read_and_its_checks_hold_it_against_the_
         alone = defs.resolve_job_def(CORPUS_JOB).get_subset(asset_selection=set(), asset_check_selection=keys)
         checks = alone.execute_in_process(instance=instance)
         found = {c.check_name: c for c in checks.get_asset_check_evaluations()}
-        assert {name for name, check in found.items() if not check.passed} == {"counts_are_trained_tokens"}
+        assert {name for name, check in found.items() if not check.passed} == {
+            "counts_are_trained_tokens",
+            "record_agrees",
+        }
         said = found["counts_are_trained_tokens"]
         assert said.severity == dg.AssetCheckSeverity.ERROR
         assert "have a loss" in (said.description or "")

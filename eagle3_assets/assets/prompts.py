@@ -45,6 +45,8 @@ def build(project: Project) -> dg.AssetsDefinition:
             context.log.warning(visible(f"refused: {refused}"))
         for remarked in found.remarked:
             context.log.warning(visible(f"remark: {remarked}"))
+        if found.unread_keys:
+            context.log.info(f"keys of the rows that are not read: {found.unread_said}")
         if found.left_out_files:
             context.log.warning(visible(f"in the source and not read: {', '.join(found.left_out_files[:SHOWN_FILES])}"))
         path = project.layout.asset_file("prompts", partition.key)
@@ -78,6 +80,7 @@ def source_metadata(record: SourceRecord) -> dict[str, dg.MetadataValue | int]:
         "refused_rows": _rows_table(record.refused),
         "remarks": record.remarks,
         "remarked_rows": _rows_table(record.remarked),
+        "unread_keys": counts_table("key", pl.DataFrame(list(record.unread_keys.items()), orient="row"), "rows"),
         "source_files": _files_table(record.files),
         "formats": counts_table("format", pl.DataFrame(formats.most_common(), orient="row"), "files"),
         "files_left_out": len(record.left_out_files),

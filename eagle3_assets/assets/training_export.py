@@ -13,7 +13,7 @@ from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
-from eagle3_assets.tokens.safe_text import markdown_text
+from eagle3_assets.tokens.safe_text import markdown_text, visible
 from eagle3_assets.training import Stored
 
 
@@ -62,7 +62,7 @@ def build(project: Project) -> dg.AssetsDefinition:
 
 
 def _metadata(manifest: Manifest) -> dict[str, Any]:
-    laws = "\n".join(f"- {markdown_text(figures.sentence)}" for figures in manifest.laws)
+    laws = "\n".join(f"- {markdown_text(visible(figures.sentence))}" for figures in manifest.laws)
     return {
         "format": manifest.format,
         "train_rows": manifest.rows("train"),

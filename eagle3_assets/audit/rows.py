@@ -7,7 +7,6 @@ Where a reply's own ``meta_info`` and the line beside it both say something, ``m
 word, the line may have been written by a tool in between. A null is the same as an absent key.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +16,14 @@ from eagle3_assets import strict_json
 from eagle3_assets.config import Sampling
 from eagle3_assets.identity import canonical_json
 from eagle3_assets.interchange import LineFaultError, check_number, name_of, shown
-from eagle3_assets.strict_json import StrictJsonError
-from eagle3_assets.tokens.batch import STOPPED
+from eagle3_assets.strict_json import EXACT, StrictJsonError, whole
+from eagle3_assets.tokens.batch import FAILED, REFUSED, STOPPED
+from eagle3_assets.tokens.columns import HUGE_ID
 from eagle3_assets.tokens.laws.counts import CONTRADICTION, SERVER_PROMPT_IDS
 from eagle3_assets.tokens.laws.records import LOGPROB_IDS
 
 WideIds = pl.List(pl.Int64)
-"""Foreign ids are judged as they are, far beyond any vocabulary too; only what no int64 holds is refused."""
+"""Foreign ids are judged as they are, far beyond any vocabulary too; beyond an int64 they are its last one."""
 
 _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "sample_id": pl.String,
@@ -54,10 +54,13 @@ NAME_KEYS = ("sample_id", "id")
 OUTPUT_KEYS = ("output_ids", "token_ids")
 PROMPT_KEYS = ("prompt_ids", "prompt_token_ids")
 
+WITHOUT_OUTPUT = (FAILED, REFUSED)
+"""What this pipeline's ``status`` says of a row that has no output; what other tools mean by such a key is theirs."""
+DENIED_OUTPUT = "status {}, and an output"
+"""What a row says that has both."""
+
 _INT64 = range(-(2**63), 2**63)
 """Ids and counts of a line: what an int64 holds is read, negative or not, and for the laws to judge."""
-_EXACT = 2**53
-"""Whole numbers up to here are what a float says they are."""
 _SAMPLING_NAMES = {"max_tokens": "max_new_tokens", "max_completion_tokens": "max_new_tokens", "sampling_seed": "seed"}
 """What OpenAI and SGLang call parameters that the contract has another name for."""
 _NEUTRAL_SAMPLING = {"stop_token_ids": [], "seed": "the engine's own"}
@@ -119,8 +122,9 @@ def sample_name(line: Line) -> str:
         LineFaultError: there is none, or it is no name.
     """
     for key in NAME_KEYS:
-        if line.get(key) is not None:
-            return name_of(key, line[key])
+        name = whole(line.get(key))
+        if name is not None:
+            return name_of(key, name)
     raise LineFaultError("has no sample_id (or id)")
 
 
@@ -130,7 +134,11 @@ def _ids(line: Line) -> tuple[list[int | None] | None, list[int | None]]:
     if line.get("loss_mask") is not None:
         if outputs:
             raise LineFaultError(f"has both {outputs[0]} and a loss_mask: which of them tells the output?")
-        return _trainer_row(line)
+        prompt_ids, output_ids = _trainer_row(line)
+        said = next((key for key in PROMPT_KEYS if line.get(key) is not None), None)
+        if said is not None and _id_list(said, line[said]) != prompt_ids:
+            raise LineFaultError(f"{said} are not the input_ids that the loss_mask leaves out: which are the prompt?")
+        return prompt_ids, output_ids
     if not outputs:
         named = next((key for key in OUTPUT_KEYS if key in line), None)
         if named is not None:
@@ -152,8 +160,8 @@ def _id_list(key: str, value: object) -> list[int | None]:
     # All of it runs in C: a line may hold a hundred thousand ids.
     if not value or (set(map(type, value)) == {int} and min(value) in _INT64 and max(value) in _INT64):
         return value
-    whole = map(_whole, value)
-    return [v if type(v) is int and v in _INT64 else None for v in whole]  # bool is an int to isinstance
+    ids = map(whole, value)
+    return [(v if v in _INT64 else HUGE_ID) if type(v) is int else None for v in ids]  # bool is an int to isinstance
 
 
 def _server_prompt(line: Line, meta: Line) -> list[int | None] | None:
@@ -190,13 +198,13 @@ def _finish(line: Line, meta: Line) -> dict[str, Any]:
     kind = parts.get("type")
     if kind is None and isinstance(reason, dict):
         raise LineFaultError("finish_reason has no type")
-    matched = _whole(parts.get("matched"))
-    length = _whole(parts.get("length", line.get("finish_length")))
+    matched = whole(parts.get("matched"))
+    length = whole(parts.get("length", line.get("finish_length")))
     if length is not None:
         check_number("the finish's length", length, _INT64)
     return {
         "finish_type": _text("the finish type", kind),
-        "matched_stop": _recorded_json(_whole(line.get("matched_stop"))) if matched is None else _matched(matched),
+        "matched_stop": _recorded_json(whole(line.get("matched_stop"))) if matched is None else _matched(matched),
         "finish_length": length,
     }
 
@@ -241,7 +249,7 @@ def _is_number(value: object) -> bool:
     if value is None or isinstance(value, float):
         return True
     # A whole number of hundreds of digits is one that no float can hold.
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _EXACT
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < EXACT
 
 
 def _weight_version(line: Line, meta: Line) -> str | None:
@@ -250,10 +258,10 @@ def _weight_version(line: Line, meta: Line) -> str | None:
     if spans is not None:
         if not isinstance(spans, list) or not all(isinstance(s, dict) and s.get("version") is not None for s in spans):
             raise LineFaultError("weight_versions is not a list of spans with a version")
-        versions = list(dict.fromkeys(str(span["version"]) for span in spans))
+        versions = list(dict.fromkeys(str(whole(span["version"])) for span in spans))
         if len(versions) > 1:
             return strict_json.storable(", ".join(versions))
-    version = _first("weight_version", meta, line)
+    version = whole(_first("weight_version", meta, line))
     return None if version is None else strict_json.storable(str(version))
 
 
@@ -261,34 +269,45 @@ def _sampling(line: Line) -> str | None:
     params = line.get("sampling_params")
     if params is None:
         return _json_text("sampling", line.get("sampling"))
-    given = _object("sampling_params", params)
-    named = {_SAMPLING_NAMES.get(key, key): value for key, value in given.items() if value is not None}
-    fields = {key: value for key, value in named.items() if key in Sampling.model_fields}
+    # Where a cap stands there twice, the contract's own name counts; that the two differ is a contradiction.
+    given = sorted(_object("sampling_params", params).items(), key=lambda item: item[0] not in _SAMPLING_NAMES)
+    named = {_SAMPLING_NAMES.get(key, key): value for key, value in given if value is not None}
+    fields = {key: value for key, value in named.items() if key in Sampling.model_fields or key == "ignore_eos"}
     return _json_text("sampling_params", _NEUTRAL_SAMPLING | fields)
 
 
 def _count(key: str, *holders: Line, also: str | None = None) -> int | None:
     """A count from the first that has it."""
-    value: int | None = _whole(_first(key, *holders))
+    value: int | None = whole(_first(key, *holders))
     if value is None and also is not None:
-        value = _whole(_first(also, *holders))
+        value = whole(_first(also, *holders))
     if value is not None:
         check_number(key, value, _INT64)
     return value
 
 
 def _contradiction(line: Line, meta: Line, usage: Line) -> str | None:
-    """What the line, its ``meta_info`` and its ``usage`` say differently of one thing; None where they agree."""
+    """What the line, its ``meta_info`` and its ``usage`` say differently of one thing; None where they agree.
+
+    The line holds an output.
+    """
     holders = (meta, line, usage)
     said = [
         f"{key} {' and '.join(map(shown, values))}"
         for key in ("completion_tokens", "prompt_tokens")
-        if len(values := list(dict.fromkeys(n for h in holders if isinstance(n := _whole(h.get(key)), int)))) > 1
+        if len(values := list(dict.fromkeys(n for h in holders if isinstance(n := whole(h.get(key)), int)))) > 1
     ]
     kinds = [_finish_kind(h.get(key)) for h in (meta, line) for key in ("finish_reason", "finish_type")]
     finishes = list(dict.fromkeys("stop" if kind in STOPPED else kind for kind in kinds if isinstance(kind, str)))
     if len(finishes) > 1:
         said.append(f"finish {' and '.join(map(shown, finishes))}")
+    params = _object("sampling_params", line.get("sampling_params"))
+    caps = [whole(value) for key, value in params.items() if _SAMPLING_NAMES.get(key, key) == "max_new_tokens"]
+    caps = [cap for i, cap in enumerate(caps) if cap is not None and cap not in caps[:i]]
+    if len(caps) > 1:
+        said.append(f"max_new_tokens {' and '.join(map(shown, caps))}")
+    if line.get("status") in WITHOUT_OUTPUT:
+        said.append(DENIED_OUTPUT.format(line["status"]))
     return strict_json.storable(", ".join(said)) if said else None
 
 
@@ -296,15 +315,6 @@ def _finish_kind(reason: object) -> object:
     if isinstance(reason, str) and reason.startswith("{"):
         reason = _object("finish_reason", reason)
     return reason.get("type") if isinstance(reason, dict) else reason
-
-
-def _whole(value: Any) -> Any:  # noqa: ANN401 - a JSON value
-    """A whole number that was written as a float, and null for NaN: tables do both where another row has no value."""
-    if not isinstance(value, float):
-        return value
-    if math.isnan(value):
-        return None
-    return int(value) if value.is_integer() and abs(value) < _EXACT else value
 
 
 def _first(key: str, *holders: Line) -> Any:  # noqa: ANN401 - a JSON value

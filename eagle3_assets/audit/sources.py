@@ -17,7 +17,16 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from eagle3_assets.audit.chat_dumps import Json, chat_turns
-from eagle3_assets.audit.rows import FOREIGN_ROWS, NAME_KEYS, OUTPUT_KEYS, PROMPT_KEYS, contract_row, sample_name
+from eagle3_assets.audit.rows import (
+    DENIED_OUTPUT,
+    FOREIGN_ROWS,
+    NAME_KEYS,
+    OUTPUT_KEYS,
+    PROMPT_KEYS,
+    WITHOUT_OUTPUT,
+    contract_row,
+    sample_name,
+)
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.frames import batches
 from eagle3_assets.interchange import (
@@ -33,6 +42,7 @@ from eagle3_assets.kinds import PARQUET, begins_list_of_rows, fault_of_form, fau
 from eagle3_assets.packed import DAMAGED, unpacked
 from eagle3_assets.strict_json import BYTE_ORDER_MARK, ends_early
 from eagle3_assets.tokens.batch import GENERATED
+from eagle3_assets.tokens.laws.counts import CONTRADICTION
 
 ROWS_AT_ONCE = 2_000
 IDS_AT_ONCE = 1 << 20
@@ -198,8 +208,7 @@ def _parquet_parts(path: Path) -> Iterator[Part]:
         schema = stored.collect_schema()
     columns = _fitting(schema)
     if columns is not None:
-        frame = stored.select(pl.col(old).alias(new) for new, old in columns.items())
-        yield from _fitting_parts(path, frame)
+        yield from _fitting_parts(path, stored.select(**_as_lines_say(columns)))
         return
     # Other tools' columns hold objects or other types: row by row through the same mapping as a line.
     number, gathered = 0, _Gathered()
@@ -233,7 +242,7 @@ def _identity(path: Path) -> tuple[int, ...]:
 def _fitting_parts(path: Path, frame: pl.LazyFrame) -> Iterator[Part]:
     read = 0
     with _readable(path):
-        for batch in _sliced(path, frame.with_columns(pl.col("sample_id").cast(pl.String))):
+        for batch in _sliced(path, frame):
             numbers = list(range(read + 1, read + len(batch) + 1))
             read += len(batch)
             names = batch["sample_id"]
@@ -251,18 +260,35 @@ def _fitting_parts(path: Path, frame: pl.LazyFrame) -> Iterator[Part]:
             yield Part(batch.filter(kept), [numbers[row] for row in kept.arg_true()], refused)
 
 
-def _fitting(schema: pl.Schema) -> dict[str, str] | None:
+def _as_lines_say(columns: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+    """All that lines can say of a row, absent columns as nulls, and the same as :func:`contract_row` of each.
+
+    A row that holds an output has one, whatever other tools mean by its ``status``.
+    """
+    absent = {name: pl.lit(None, dtype) for name, dtype in FOREIGN_ROWS.items() if name not in columns}
+    said = absent | columns
+    said["ids_sha256"] = pl.when(said["prompt_ids"].is_not_null()).then(said["ids_sha256"])
+    if "status" in columns:
+        status, has_output = columns["status"].cast(pl.String), columns["output_ids"].is_not_null()
+        denied = has_output & status.is_in(WITHOUT_OUTPUT)
+        said["status"] = pl.when(has_output).then(pl.lit(GENERATED)).otherwise(status)
+        said[CONTRADICTION] = pl.when(denied).then(pl.format(DENIED_OUTPUT, status)).otherwise(said[CONTRADICTION])
+    return said
+
+
+def _fitting(schema: pl.Schema) -> dict[str, pl.Expr] | None:
     """Contract columns and the stored ones that they are, by name; None where any has to be mapped row by row."""
-    found: dict[str, str] = {}
-    for new, keys in (("sample_id", NAME_KEYS), ("output_ids", OUTPUT_KEYS), ("prompt_ids", PROMPT_KEYS)):
+    names = [key for key in NAME_KEYS if key in schema]
+    if not names or not all(_fits("sample_id", schema[key]) for key in names):
+        return None
+    found = {"sample_id": pl.coalesce(pl.col(key).cast(pl.String) for key in names)}
+    for new, keys in (("output_ids", OUTPUT_KEYS), ("prompt_ids", PROMPT_KEYS)):
         present = [key for key in keys if key in schema]
         if new == "prompt_ids" and not present:
             continue
-        if len(present) != 1 and new != "sample_id":
+        if len(present) != 1 or not _fits(new, schema[present[0]]):
             return None
-        if not present or not _fits(new, schema[present[0]]):
-            return None
-        found[new] = present[0]
+        found[new] = pl.col(present[0])
     for name, dtype in schema.items():
         new = _RENAMED.get(name, name)
         if name in (*NAME_KEYS, *OUTPUT_KEYS, *PROMPT_KEYS) or new not in _COLUMNS:
@@ -271,7 +297,7 @@ def _fitting(schema: pl.Schema) -> dict[str, str] | None:
             continue
         if new in found or not _fits(new, dtype):
             return None
-        found[new] = name
+        found[new] = pl.col(name)
     return found
 
 

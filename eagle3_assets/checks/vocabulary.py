@@ -6,12 +6,14 @@ from dataclasses import replace
 import dagster as dg
 
 from eagle3_assets.assets.common import failing_clearly
-from eagle3_assets.exports.vocabulary import LAWS, VocabularyVerdict, judge_vocabulary, read_vocabulary
+from eagle3_assets.exports.vocabulary import read_vocabulary
+from eagle3_assets.exports.vocabulary_laws import LAWS, VocabularyVerdict, judge_vocabulary
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.tokens.safe_text import markdown_text, visible
 from eagle3_assets.vocabularies import recount
 
+_OF_THE_SAMPLES = ("counts_are_trained_tokens", "record_agrees")
 REMEDY = "Materialize training_samples where it is older than its generations, then draft_vocabulary by the job corpus."
 
 
@@ -25,7 +27,7 @@ def build(project: Project) -> dg.AssetChecksDefinition:
                 law.name,
                 asset="draft_vocabulary",
                 description=law.definition,
-                additional_deps=["training_samples"] if law.name == "counts_are_trained_tokens" else [],
+                additional_deps=["training_samples"] if law.name in _OF_THE_SAMPLES else [],
             )
             for law in LAWS
         ],
@@ -36,10 +38,8 @@ def build(project: Project) -> dg.AssetChecksDefinition:
             loaded, place = target.load(), project.layout.vocabulary()
             read = read_vocabulary(place, structural=loaded.profile.structural_ids)
             if not isinstance(read, str):
-                counts = recount(project, read.record.partitions, loaded.vocab_size)
-                read = (
-                    replace(read, why_no_recount=counts) if isinstance(counts, str) else replace(read, recount=counts)
-                )
+                again = recount(project, read.record.partitions, loaded.vocab_size)
+                read = replace(read, why_no_recount=again) if isinstance(again, str) else replace(read, recount=again)
             results = [_result(verdict) for verdict in judge_vocabulary(read)]
         yield from results
 

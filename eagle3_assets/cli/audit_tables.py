@@ -33,6 +33,9 @@ _ANSWERS = {
 }
 
 
+_UNVERIFIED = "Ordinary ids are not verified by these laws: replay of this pipeline's own data asks the target."
+"""What a person must not take from a file that passes."""
+
 _WORST_FIRST: tuple[Status, ...] = ("failed", "warned", "passed", "not_judged")
 
 
@@ -71,6 +74,8 @@ def audit_tables(audited: Audited, *, every_law: bool = False) -> Iterator[Table
     yield _laws(verdicts, every_law=every_law)
     yield from _worst(audited)
     yield from _context(audited)
+    if word != "FAIL":
+        yield Text(f"\n{_UNVERIFIED}")
     yield Text.assemble("\n", (word, style), f" {numbers}{_next(audited) if word != 'PASS' else ''}")
 
 

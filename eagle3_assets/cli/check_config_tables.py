@@ -124,6 +124,8 @@ def findings(checked: CheckedDataset) -> Iterator[Text]:
             yield Text(f"{name}: refused {excerpt(str(row), SHOWN)}")
         for row in checked.found.remarked[:SHOWN_ROWS]:
             yield Text(f"{name}: remark {excerpt(str(row), SHOWN)}")
+        if checked.found.unread_keys:
+            yield Text(f"{name}: not read of its rows: {excerpt(checked.found.unread_said, SHOWN)}")
         if checked.found.left_out_files:
             left_out = ", ".join(checked.found.left_out_files[:SHOWN_ROWS])
             yield Text(f"{name}: {len(checked.found.left_out_files):,} files left out, {excerpt(left_out, SHOWN)}")

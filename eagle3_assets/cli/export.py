@@ -51,7 +51,11 @@ def export(
     ] = None,
     push: Annotated[
         str | None,
-        typer.Option("--push", metavar="OWNER/NAME", help="Then upload it to that private dataset of the Hub."),
+        typer.Option(
+            "--push",
+            metavar="OWNER/NAME",
+            help="Then upload it to that dataset of the Hub: made private if it is not there, else left as it is.",
+        ),
     ] = None,
     config: ConfigOption = None,
 ) -> None:
@@ -59,19 +63,21 @@ def export(
 
     What is not given is the config's section `export`. An interrupted export goes on where it ended.
 
-    Exit code 0: the export is whole. 1: it is, and has no rows. 2: nothing, or not all, could be exported; the text
-    says why.
+    Exit code 0: the export is whole. 1: it is, and has no rows to train on. 2: nothing, or not all, could be exported;
+    the text says why.
     """
     from eagle3_assets.config import Export
     from eagle3_assets.exporting import ToExport
     from eagle3_assets.exporting import export as write
-    from eagle3_assets.files import local_path
+    from eagle3_assets.exports.pushing import push as upload
+    from eagle3_assets.exports.pushing import require_pushable
+    from eagle3_assets.exports.selection import EVAL, TRAIN
     from eagle3_assets.storage.files import scan_parquet
     from eagle3_assets.training import read_stored
 
     into = place_given(to)
-    if push and local_path(into) is None:
-        raise typer.BadParameter(f"--push uploads from a local disk: {to} is none; export into a directory")
+    if push is not None:
+        require_pushable(into, push)
     project = open_project(config)
     keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
     given = {
@@ -98,12 +104,12 @@ def export(
 
     manifest = write(project, target, [stored(key) for key in keys], into, settings, say)
     _show(manifest)
-    if not manifest.files:
-        say("no sample is left to train on", style=ERROR)
+    if not manifest.rows(TRAIN):
+        held_out = manifest.rows(EVAL)
+        why = f": all {held_out:,} exported rows are held out; give a smaller --eval-share" if held_out else ""
+        say(f"no sample is left to train on{why}", style=ERROR)
         raise typer.Exit(1)
-    if push:
-        from eagle3_assets.exports.pushing import push as upload
-
+    if push is not None:
         say(f"{to}: uploaded to {upload(into, push)}")
 
 
@@ -113,16 +119,21 @@ def verify(directory: DirectoryArgument) -> None:
     Exit code 0: it is as it was made. 1: something is wrong with it. 2: it is no export.
     """
     from eagle3_assets.exports.verifying import verify as check
+    from eagle3_assets.tokens.safe_text import visible
 
     found = check(place_given(directory))
     _show(found.manifest)
     out = console()
     for figures in found.laws:
-        out.print(f"law {figures.sentence}", highlight=False, markup=False)
+        out.print(f"law {visible(figures.sentence)}", highlight=False, markup=False)
     for one in found.vocabulary:
-        out.print(f"vocabulary {one.sentence}", highlight=False, markup=False)
+        out.print(f"vocabulary {visible(one.sentence)}", highlight=False, markup=False)
     if found.manifest.lossy:
         out.print("lossy: the ids are lost, so no law about them can be judged", highlight=False)
+    if found.others:
+        out.print(
+            f"not of the export, not looked into: {visible(', '.join(found.others))}", highlight=False, markup=False
+        )
     for fault in found.faults:
         say(fault, style=ERROR)
     if found.faults:

@@ -34,6 +34,12 @@ INTERRUPTED = 130
 PIPE_WIDTH = 200
 """Columns of what is no terminal."""
 
+_KEPT: Final = {
+    **dict.fromkeys(("materialize", "demo"), "; what was generated is kept, and the next materialize goes on from it"),
+    "export": "; files that are complete are kept, and the next export goes on from them",
+}
+"""What an interrupted command leaves to go on from, by its name."""
+
 ERROR, WARNING = "red", "yellow"
 _STYLES = {"heading": "bold", "reasoning": "yellow", "tools": "green", "structural": "cyan", "unknown": "bold red"}
 
@@ -50,7 +56,7 @@ class Commands(TyperGroup):
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
-                say("interrupted; what was generated is kept, and the next materialize goes on from it", style=WARNING)
+                say(f"interrupted{_KEPT.get(ctx.invoked_subcommand, '')}", style=WARNING)
                 raise typer.Exit(INTERRUPTED) from None
             except Exception as error:
                 if not isinstance(error, _explained_errors()):
@@ -90,11 +96,13 @@ def place_given(text: str) -> "UPath":
     """The place that a person named: a path, or an object store's URL.
 
     Raises:
-        typer.BadParameter: no such store can be used, or credentials stand in the URL.
+        typer.BadParameter: it is empty, no such store can be used, or credentials stand in the URL.
     """
     from eagle3_assets.config.addresses import fault_of_store
     from eagle3_assets.files import place_of
 
+    if not text.strip():
+        raise typer.BadParameter("no directory is named")
     if "://" in text and (fault := fault_of_store(text)):
         raise typer.BadParameter(fault)
     return place_of(text)

@@ -39,6 +39,7 @@ def whereabouts(
     Exit code 0: all is accounted for. 1: something does not add up, or the export is older than the data. 2: nothing
     could be said, or no prompt has that id.
     """
+    from eagle3_assets.exports.manifest import read_manifest
     from eagle3_assets.whereabouts import refused_rows
     from eagle3_assets.whereabouts import whereabouts as follow
 
@@ -46,6 +47,8 @@ def whereabouts(
     chosen = project.partition(partition)
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     place = project.layout.export(partition) if export is None else place_given(export)
+    if export is not None and partition not in {one.partition for one in read_manifest(place).partitions}:
+        say(f"{export}: is an export without {partition}", style=WARNING)
     found = follow(project, chosen, target, place)
     if not totals:
         shown = 0

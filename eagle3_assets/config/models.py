@@ -22,6 +22,21 @@ SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*")
 SHARD_LIKE = re.compile(r".*-\d+of\d+")
 
 
+GIVEN_TO_TEMPLATE = {
+    **dict.fromkeys(("messages", "conversation", "tools"), "it comes from the source's rows"),
+    **dict.fromkeys(("thinking", "enable_thinking"), "the dataset's `thinking` sets it"),
+    "chat_template": "it is target.chat_template",
+    **dict.fromkeys(
+        (
+            *("tokenize", "add_generation_prompt", "continue_final_message", "padding", "truncation", "max_length"),
+            *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs"),
+        ),
+        "it says what rendering gives back, which is not the template's",
+    ),
+}
+"""Arguments of a chat template that are none of the config's, and why."""
+
+
 class Sampling(Settings):
     """Every parameter that decides which token comes next. All of them are recorded with every row."""
 
@@ -75,6 +90,14 @@ class Target(Settings):
     template_arguments: dict[str, Any] = Field(
         default_factory=dict, description="Extra arguments of the chat template."
     )
+
+    @field_validator("template_arguments")
+    @classmethod
+    def _no_argument_that_is_given_already(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name in GIVEN_TO_TEMPLATE:
+                raise ValueError(f"{name!r} cannot be given here: {GIVEN_TO_TEMPLATE[name]}")
+        return value
 
 
 class Band(Settings):
@@ -147,6 +170,11 @@ class Dataset(Settings):
     format: SourceFormat = Field(
         "auto", description="Name of a format (docs/prompts.md); auto finds it for each file by its first rows."
     )
+    ignore_keys: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (),
+        description="Keys of the source's rows that are not looked at, whatever they hold: `story`; in an object or"
+        " in a list of them `metadata.tools`, `messages[].thought` (docs/prompt-formats.md).",
+    )
     skip: StrictInt = Field(0, ge=0, description="Rows at the source's beginning to leave out.")
     limit: StrictInt | None = Field(
         None, ge=1, description="Most rows to read after those; what lies behind them is not read."
@@ -207,7 +235,10 @@ class Export(Settings):
 
     format: ExportFormat = Field("jsonl", description="How it is written (docs/export.md).")
     max_length: StrictInt | None = Field(
-        None, ge=2, description="The trainer's own limit in tokens: longer samples are left out, counted, never cut."
+        None,
+        ge=2,
+        lt=2**31,
+        description="The trainer's own limit in tokens: longer samples are left out, counted, never cut.",
     )
     eval_share: Number = Field(
         0.02, ge=0.0, lt=1.0, description="Share of the conversations held out, chosen by a hash of their ids."
@@ -215,7 +246,7 @@ class Export(Settings):
     cut_off: Literal["keep", "drop", "mask"] = Field(
         "keep", description="What becomes of outputs that the cap ended; `mask` takes the loss off their last tokens."
     )
-    cut_off_tail: StrictInt = Field(64, ge=1, description="How many tokens `mask` takes the loss off.")
+    cut_off_tail: StrictInt = Field(64, ge=1, lt=2**31, description="How many tokens `mask` takes the loss off.")
     shard_rows: StrictInt = Field(10_000, ge=1, description="Most rows in a file; very long rows make it fewer.")
     vocabulary: bool = Field(
         True, description="Whether an export holds a draft vocabulary, counted over what it trains on; needs torch."

@@ -81,7 +81,7 @@ def load(
         )
         model, report = loaded
         model = model.to(device).eval()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the checkpoint's own code may ask for the end of this process
         raise EngineUnavailableError(f"{path}: cannot be loaded as a causal language model: {_said(error)}") from error
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
@@ -156,7 +156,7 @@ def _tokenizer_stops(path: Path, *, trust_remote_code: bool) -> set[int]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             path, trust_remote_code=trust_remote_code, local_files_only=True
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise EngineUnavailableError(
             f"{path}: the tokenizer here cannot be loaded, and its end-of-sequence id is one of the stop ids: "
             f"{_said(error)}"
@@ -189,7 +189,7 @@ def _device_name(device: Any) -> str:  # noqa: ANN401 - torch.device, as above
     return str(torch.backends.cpu.get_cpu_capability()) if device.type == "cpu" else str(device.type)
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """An error's first line, short enough for one message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator
 
 from eagle3_assets.exports.formats import FORMATS
-from eagle3_assets.exports.manifest import SPLITS, Manifest
-from eagle3_assets.exports.selection import FATES
+from eagle3_assets.exports.manifest import Manifest
+from eagle3_assets.exports.selection import FATES, SPLITS
 from eagle3_assets.exports.vocabulary import VocabularyRecord
-from eagle3_assets.tokens.safe_text import markdown_code, markdown_text
+from eagle3_assets.tokens.safe_text import markdown_code, markdown_text, visible
 from eagle3_assets.tokens.wording import percent
 
 
@@ -42,7 +42,7 @@ def _front_matter(manifest: Manifest) -> Iterator[str]:
 def _body(manifest: Manifest, vocabulary: VocabularyRecord | None) -> Iterator[str]:
     form, target = FORMATS[manifest.format], manifest.target
     lossy = " (lossy: not the target's own tokens)" if manifest.lossy else ""
-    yield f"# Training data for an EAGLE-3 drafter of {markdown_text(target.model)}{lossy}"
+    yield f"# Training data for an EAGLE-3 drafter of {markdown_text(visible(target.model))}{lossy}"
     yield ""
     if manifest.lossy:
         yield "> **Lossy.** This is text. Tokenizing it again gives other ids than the target emitted: use it only with"
@@ -54,8 +54,9 @@ def _body(manifest: Manifest, vocabulary: VocabularyRecord | None) -> Iterator[s
         yield "The ids are those that the target emitted, the stop token included, after the prompt as it was sent. The"
         yield "loss mask is 0 for the prompt and 1 for the output, unshifted: position i of the mask belongs to id i."
     yield ""
-    yield f"Target: {markdown_code(target.model)}, profile `{target.profile}`, vocabulary {target.vocab_size:,},"
-    yield f"weights {markdown_code(target.weights)}, tokenizer `{target.tokenizer_sha256[:16]}`."
+    yield f"Target: {markdown_code(visible(target.model))}, profile `{target.profile}`,"
+    yield f"vocabulary {target.vocab_size:,}, weights {markdown_code(visible(target.weights))},"
+    yield f"tokenizer `{target.tokenizer_sha256[:16]}`."
     yield ""
     yield "## Lengths"
     yield ""
@@ -99,7 +100,7 @@ def _body(manifest: Manifest, vocabulary: VocabularyRecord | None) -> Iterator[s
     yield "Judged on these files, read back, against the hashes taken when the outputs were captured."
     yield ""
     for figures in manifest.laws:
-        yield f"- {markdown_text(figures.sentence)}"
+        yield f"- {markdown_text(visible(figures.sentence))}"
 
 
 def _vocabulary(made: VocabularyRecord) -> Iterator[str]:

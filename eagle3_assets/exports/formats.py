@@ -1,6 +1,7 @@
 """The formats of an export: how rows become a file, and how that file is read back.
 
-What belongs here: one ``Format`` for each. Not here: which rows (``selection``), names and hashes (``writing``).
+What belongs here: one ``Format`` for each. Not here: which rows (``selection``), what must hold of them (``laws``),
+names and hashes (``writing``).
 
 A frame to write has the columns of ``contract.TRAINING_SAMPLES``, and beside them ``partition`` (String), ``text``
 (String, of all input ids) for a format with ``texts``, and ``messages`` and ``answer`` (String) for a lossy one.
@@ -14,8 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from eagle3_assets.config import ExportFormat
+from eagle3_assets.config import Export, ExportFormat
 from eagle3_assets.contract import ROW_GROUP_ROWS
+from eagle3_assets.exports.laws import RowFacts, Rows
 from eagle3_assets.files import ZSTD_LEVEL
 from eagle3_assets.interchange import Record, Row, read_rows, write_records
 
@@ -36,7 +38,7 @@ METADATA = pl.Struct(
 _INT64 = pl.List(pl.Int64)
 
 ReadBack = pl.Schema([("id", pl.String()), ("input_ids", _INT64), ("loss_mask", _INT64)])
-"""What a file is read back as. ``id`` is null where the format has no place for it."""
+"""What a file is read back as. ``id`` is null where the format is not ``named``, the lists where it is ``lossy``."""
 
 
 def _nothing(files: Sequence[str], key: str) -> dict[str, str]:  # noqa: ARG001 - the form
@@ -55,8 +57,12 @@ class Format:
     hub_files: bool
     """Whether the Hub's viewer and ``load_dataset`` read the files as they are."""
     write: Callable[[pl.DataFrame, Path], None]
-    read: Callable[[Path], pl.DataFrame] | None
-    """As ``ReadBack``; None where the ids are lost."""
+    read: Callable[[Path], pl.DataFrame]
+    """As ``ReadBack``."""
+    lossy: bool = False
+    """Whether the target's ids are lost in it."""
+    named: bool = True
+    """Whether it has a place for the ids of samples."""
     texts: bool = False
     beside: Callable[[Sequence[str], str], dict[str, str]] = _nothing
     """What a reader needs beside some files, by name, given their paths from there and a key of their content. It is
@@ -64,10 +70,33 @@ class Format:
     masks: bool = True
     """Whether a loss mask other than prompt and output can be written."""
 
-    @property
-    def lossy(self) -> bool:
-        """Whether the target's ids are lost in it."""
-        return self.read is None
+
+def file_rows(form: Format, path: Path, index: pl.DataFrame, facts: RowFacts) -> Rows | str:
+    """Reads a file back beside its index; why it cannot be, if so.
+
+    Args:
+        form: of the file.
+        path: on a local disk.
+        index: ``contract.TRAINING_EXPORT`` of its rows, in order.
+        facts: of the export.
+    """
+    try:
+        read = form.read(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        return f"cannot be read back: {str(error).strip().splitlines()[0]}"
+    if len(read) != len(index):
+        return f"has {len(read):,} rows, the index says {len(index):,}"
+    return Rows.of(read, index, facts)
+
+
+def row_facts(form: Format, vocab_size: int, settings: Export) -> RowFacts:
+    """What the laws of an export need beside its rows."""
+    return RowFacts(vocab_size, settings.max_length, settings.eval_share, named=form.named, lossy=form.lossy)
+
+
+def prompt_tokens() -> pl.Expr:
+    """Length of the prompt in a sample whose mask is 1 for all of the output, of ``loss_mask``."""
+    return pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
 
 
 def _told(rows: pl.DataFrame) -> pl.Expr:
@@ -81,7 +110,9 @@ def _write_jsonl(rows: pl.DataFrame, path: Path) -> None:
 
 
 def _read_jsonl(path: Path) -> pl.DataFrame:
-    return pl.read_ndjson(path, schema=ReadBack)
+    # Opened here: in a path, polars takes brackets and stars for a pattern.
+    with path.open("rb") as file:
+        return pl.read_ndjson(file, schema=ReadBack)
 
 
 def _write_parquet(rows: pl.DataFrame, path: Path) -> None:
@@ -122,7 +153,7 @@ def _dataset_files(files: Sequence[str], key: str) -> dict[str, str]:
 
 
 def _write_responses(rows: pl.DataFrame, path: Path) -> None:
-    prompt = pl.col("loss_mask").list.len() - pl.col("loss_mask").list.sum()
+    prompt = prompt_tokens()
     parts = rows.select(
         "id",
         prompt_ids=pl.col("input_ids").list.head(prompt),
@@ -167,6 +198,12 @@ def _write_conversations(rows: pl.DataFrame, path: Path) -> None:
             file.write(json.dumps(line, ensure_ascii=True) + "\n")
 
 
+def _read_conversations(path: Path) -> pl.DataFrame:
+    with path.open("rb") as file:
+        named = pl.read_ndjson(file, schema={"id": pl.String})
+    return named.with_columns(input_ids=pl.lit(None, _INT64), loss_mask=pl.lit(None, _INT64))
+
+
 FORMATS: dict[str, Format] = {
     one.name: one
     for one in (
@@ -190,6 +227,7 @@ FORMATS: dict[str, Format] = {
             False,
             _write_arrow,
             _read_arrow,
+            named=False,
             beside=_dataset_files,
         ),
         Format(
@@ -220,7 +258,8 @@ FORMATS: dict[str, Format] = {
             'load_dataset("json", data_files="{split}/*.lossy.jsonl")',
             True,
             _write_conversations,
-            None,
+            _read_conversations,
+            lossy=True,
             masks=False,
         ),
     )

@@ -1,7 +1,7 @@
 """The laws of an export, judged on files as they are read back.
 
 What belongs here: one function for each law, over the rows of one file and their lines in the index. Not here: laws of
-outputs (``tokens.laws``), which judge before anything is exported; opening files.
+outputs (``tokens.laws``), which judge before anything is exported; opening files (``formats``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,34 +16,43 @@ from eagle3_assets.identity import ids_sha256
 from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ids, Mask, TokenColumn
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, counted, find
 
+NO_ROWS = "there are no rows"
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What the laws need beside the rows: the same for every file of an export."""
+
+    vocab_size: int
+    max_length: int | None
+    eval_share: float
+    named: bool = True
+    """Whether the format has a place for the ids of samples."""
+    lossy: bool = False
+    """Whether the format holds text alone, and neither ids nor mask."""
+
 
 @dataclass(frozen=True)
 class Rows:
     """The rows of one file beside what the index says of them; row i of the one is row i of the other."""
 
     ids: list[str | None]
-    """As the file has them; None where its format has no place for them."""
+    """As the file has them; None where it has none."""
     tokens: TokenColumn
     mask: TokenColumn
     index: pl.DataFrame
     """``contract.TRAINING_EXPORT`` of these rows."""
-    vocab_size: int
-    max_length: int | None
-    eval_share: float
+    facts: RowFacts
 
     @classmethod
-    def of(
-        cls, read: pl.DataFrame, index: pl.DataFrame, *, vocab_size: int, max_length: int | None, eval_share: float
-    ) -> "Rows":
+    def of(cls, read: pl.DataFrame, index: pl.DataFrame, facts: RowFacts) -> "Rows":
         """Rows as a format read them (``formats.ReadBack``) and their index, of equal length."""
         return cls(
             read["id"].to_list(),
             TokenColumn.from_series(read["input_ids"]),
             TokenColumn.from_series(read["loss_mask"]),
             index,
-            vocab_size,
-            max_length,
-            eval_share,
+            facts,
         )
 
     def __len__(self) -> int:
@@ -66,8 +75,20 @@ class ExportLaw:
     meaning: str
     """One sentence: what breaking it means for a trainer."""
     judge: Callable[[Rows], RowJudgement]
-    nothing: str = "there are no rows"
-    """Why it is not judged where there is no row that it could be judged of."""
+    unjudged: Callable[[Rows], str | None]
+    """Why it can be judged of no row of such a file, or None."""
+
+
+def _without_ids(rows: Rows) -> str | None:
+    return "the ids are lost in this format" if rows.facts.lossy else None
+
+
+def _without_names(rows: Rows) -> str | None:
+    return None if rows.facts.named else "the format has no place for ids of samples"
+
+
+def _without_limit(rows: Rows) -> str | None:
+    return _without_ids(rows) or ("no max_length was given" if rows.facts.max_length is None else None)
 
 
 def _all(rows: Rows) -> Mask:
@@ -76,10 +97,13 @@ def _all(rows: Rows) -> Mask:
 
 def judge_indexed(rows: Rows) -> RowJudgement:
     """Compares the ids of samples with those of the index."""
-    named = np.array([name is not None for name in rows.ids], np.bool_)
     expected = rows.index["sample_id"].to_list()
-    differs = named & np.array([a != b for a, b in zip(rows.ids, expected, strict=True)], np.bool_)
-    return RowJudgement(named, (find(differs, lambda row: f"the file has the sample {rows.ids[row]!r} here"),))
+    differs = np.array([a != b for a, b in zip(rows.ids, expected, strict=True)], np.bool_)
+
+    def detail(row: int) -> str:
+        return "the file names no sample here" if (name := rows.ids[row]) is None else f"the file has {name!r} here"
+
+    return RowJudgement(_all(rows), (find(differs, detail),))
 
 
 def judge_equal_lengths(rows: Rows) -> RowJudgement:
@@ -93,11 +117,12 @@ def judge_equal_lengths(rows: Rows) -> RowJudgement:
 
 def judge_ids_in_vocabulary(rows: Rows) -> RowJudgement:
     """Looks for ids that the target does not have."""
-    outside = rows.tokens.outside(0, rows.vocab_size)
+    outside = rows.tokens.outside(0, rows.facts.vocab_size)
     index = outside.first()
 
     def detail(row: int) -> str:
-        return f"id {rows.tokens.row(row)[index[row]]} is none of the {rows.vocab_size} of the target's vocabulary"
+        strange = rows.tokens.row(row)[index[row]]
+        return f"id {strange} is none of the {rows.facts.vocab_size} of the target's vocabulary"
 
     return RowJudgement(_all(rows), (find(outside.count() > 0, detail, index),))
 
@@ -166,19 +191,15 @@ def _int32(ids: Ids) -> Ids:
 
 def judge_within_max_length(rows: Rows) -> RowJudgement:
     """Looks for rows that the trainer would cut."""
-    if rows.max_length is None:
-        return RowJudgement(~_all(rows))
-    lengths = rows.tokens.lengths
-    return RowJudgement(
-        _all(rows),
-        (find(lengths > rows.max_length, lambda row: f"{lengths[row]} ids are more than {rows.max_length}"),),
-    )
+    lengths, limit = rows.tokens.lengths, rows.facts.max_length
+    assert limit is not None  # noqa: S101 - else it is not judged
+    return RowJudgement(_all(rows), (find(lengths > limit, lambda row: f"{lengths[row]} ids are more than {limit}"),))
 
 
 def judge_split_by_conversation(rows: Rows) -> RowJudgement:
     """Compares the side of the split with the one that the conversation's id gives."""
     sides = rows.index.select("fate", "conversation_id").iter_rows()
-    wrong = np.array([(fate == EVAL) != held_out(name, rows.eval_share) for fate, name in sides], np.bool_)
+    wrong = np.array([(fate == EVAL) != held_out(name, rows.facts.eval_share) for fate, name in sides], np.bool_)
     return RowJudgement(_all(rows), (find(wrong, lambda row: f"is in {rows.index['fate'][row]}"),))
 
 
@@ -188,31 +209,35 @@ LAWS = (
         "Every row is the sample that the index says.",
         "rows were moved, lost or added after the export.",
         judge_indexed,
-        "the format has no place for ids of samples",
+        _without_names,
     ),
     ExportLaw(
         "equal_lengths",
         "A row has as many mask values as ids, and at least one.",
         "a trainer stops at such a row, or pairs ids with others' losses.",
         judge_equal_lengths,
+        _without_ids,
     ),
     ExportLaw(
         "ids_in_vocabulary",
         "Every id is one of the target's vocabulary.",
         "the embedding has no such row; trainers do not check it.",
         judge_ids_in_vocabulary,
+        _without_ids,
     ),
     ExportLaw(
         "mask_of_bits",
         "The loss mask holds nothing but 0 and 1.",
         "the loss would be weighted by something that nobody meant.",
         judge_mask_of_bits,
+        _without_ids,
     ),
     ExportLaw(
         "something_to_learn",
         "Every mask has a 1.",
         "trainers drop such a row in silence, or divide by nothing.",
         judge_something_to_learn,
+        _without_ids,
     ),
     ExportLaw(
         "mask_is_output",
@@ -220,20 +245,21 @@ LAWS = (
         " that was masked on purpose.",
         "the drafter would learn tokens that the target did not emit, or miss some that it did.",
         judge_mask_is_output,
-        "no row has a mask that could be",
+        _without_ids,
     ),
     ExportLaw(
         "within_max_length",
         "No row is longer than the trainer's max_length.",
         "the trainer would cut it in silence, and its end with it.",
         judge_within_max_length,
-        "no max_length was given",
+        _without_limit,
     ),
     ExportLaw(
         "split_by_conversation",
         "All rows of a conversation are on the side that the hash of its id gives.",
         "what is held out would be known from training.",
         judge_split_by_conversation,
+        lambda _: None,
     ),
 )
 """Every law of an export."""
@@ -250,6 +276,8 @@ class LawFigures(BaseModel):
     violations: int
     first: str | None = None
     """The first violation, with file and sample."""
+    unjudged: str | None = None
+    """Why no row was judged, where none was."""
 
     @property
     def sentence(self) -> str:
@@ -257,7 +285,7 @@ class LawFigures(BaseModel):
         if self.violations:
             return f"{self.law}: {counted(self.violations, 'row')} of {self.judged:,} break it; first {self.first}"
         if not self.judged:
-            return f"{self.law}: not judged: {next(law.nothing for law in LAWS if law.name == self.law)}"
+            return f"{self.law}: not judged: {self.unjudged}"
         return f"{self.law}: all {self.judged:,} rows keep it"
 
 
@@ -268,32 +296,43 @@ def judge_file(name: str, rows: Rows) -> list[LawFigures]:
         name: of the file, for the first violation.
         rows: of the file and the index.
     """
-    figures = []
-    for law in LAWS:
-        judgement = law.judge(rows)
-        broken: dict[int, str] = {}
-        for found in judgement.found:
-            broken |= dict(zip(found.rows.tolist(), found.details, strict=True)) | broken
-        row = min(broken, default=None)
-        first = None if row is None else f"{name}, row {row}, sample {rows.index['sample_id'][row]}: {broken[row]}"
-        figures.append(
-            LawFigures(law=law.name, judged=int(judgement.judged.sum()), violations=len(broken), first=first)
-        )
-    return figures
+    return [_figures(law, name, rows) for law in LAWS]
+
+
+def _figures(law: ExportLaw, name: str, rows: Rows) -> LawFigures:
+    if unjudged := law.unjudged(rows):
+        return LawFigures(law=law.name, judged=0, violations=0, unjudged=unjudged)
+    judgement = law.judge(rows)
+    broken: dict[int, str] = {}
+    for found in judgement.found:
+        broken |= dict(zip(found.rows.tolist(), found.details, strict=True)) | broken
+    row, judged = min(broken, default=None), int(judgement.judged.sum())
+    return LawFigures(
+        law=law.name,
+        judged=judged,
+        violations=len(broken),
+        first=None if row is None else f"{name}, row {row}, sample {rows.index['sample_id'][row]}: {broken[row]}",
+        unjudged=None if judged else "there is no row that it could be judged of",
+    )
 
 
 def summed(figures: Iterable[Sequence[LawFigures]]) -> tuple[LawFigures, ...]:
     """The figures of several files together, in the order of ``LAWS``."""
-    total = {law.name: LawFigures(law=law.name, judged=0, violations=0) for law in LAWS}
+    by_law: dict[str, list[LawFigures]] = {law.name: [] for law in LAWS}
     for one in (one for some in figures for one in some):
-        before = total[one.law]
-        total[one.law] = LawFigures(
-            law=one.law,
-            judged=before.judged + one.judged,
-            violations=before.violations + one.violations,
-            first=before.first or one.first,
-        )
-    return tuple(total.values())
+        by_law[one.law].append(one)
+    return tuple(_sum(name, some) for name, some in by_law.items())
 
 
-__all__ = ["LAWS", "ExportLaw", "Found", "LawFigures", "Rows", "judge_file", "summed"]
+def _sum(law: str, figures: Sequence[LawFigures]) -> LawFigures:
+    judged = sum(one.judged for one in figures)
+    return LawFigures(
+        law=law,
+        judged=judged,
+        violations=sum(one.violations for one in figures),
+        first=next((one.first for one in figures if one.first), None),
+        unjudged=None if judged else next((one.unjudged for one in figures), NO_ROWS),
+    )
+
+
+__all__ = ["LAWS", "ExportLaw", "Found", "LawFigures", "RowFacts", "Rows", "judge_file", "summed"]

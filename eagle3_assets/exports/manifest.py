@@ -1,7 +1,7 @@
 """What an export says of itself: ``manifest.json``.
 
-What belongs here: the manifest's form, reading it. Not here: making an export (``writing``), checking one
-(``verifying``).
+What belongs here: the manifest's form, reading it, which paths an export can have. Not here: making an export
+(``writing``), checking one (``verifying``).
 
     <export>/manifest.json              this; there only when the export is whole
     <export>/README.md                  the same for people, as the Hugging Face Hub shows it
@@ -10,32 +10,64 @@ What belongs here: the manifest's form, reading it. Not here: making an export (
     <export>/vocabulary/                the draft vocabulary of what is trained on, see ``vocabulary``
 """
 
-from typing import Any
+import hashlib
+import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic_core import from_json
 from upath import UPath
 
 from eagle3_assets.config import Export
 from eagle3_assets.exports.errors import ExportError
+from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LawFigures
 from eagle3_assets.exports.selection import EVAL, SPLITS, TRAIN
-from eagle3_assets.files import read_bytes
+from eagle3_assets.exports.vocabulary import FOLDER as VOCABULARY
+from eagle3_assets.files import local_path, read_bytes
 from eagle3_assets.identity import digest
+from eagle3_assets.tokens.vocabulary import MAX_VOCAB_SIZE
 
 MANIFEST, CARD = "manifest.json", "README.md"
-VERSION = 1
+VERSION = 2
+
+INDEX = "index"
+FOLDERS = (*SPLITS, INDEX, VOCABULARY)
+"""Of an export, which holds no others."""
+
+BESIDE = tuple(dict.fromkeys(name for form in FORMATS.values() for name in form.beside((), "")))
+"""Names that a format may have beside the data of each folder of rows, and of all together."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def _of_an_export(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    if (folder in FOLDERS and _NAME.fullmatch(name)) or (not slash and name in (CARD, *BESIDE)):
+        return path
+    raise ValueError(f"{path!r} is no path that an export has")
+
+
+PathInExport = Annotated[str, AfterValidator(_of_an_export)]
+"""What a manifest may name, and an export therefore read and delete: a plain name in one of ``FOLDERS``, or one of the
+few beside them; nothing absolute, nothing with ``..``. A manifest may be anybody's."""
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Hashed(_Record):
-    """A file of the export, by its path there."""
+class Checksum(_Record):
+    """What tells a file's content from any other."""
 
-    path: str
     size_bytes: int
     sha256: str
+
+
+class Hashed(Checksum):
+    """A file of the export, by its path there."""
+
+    path: PathInExport
 
 
 class DataFile(Hashed):
@@ -86,7 +118,7 @@ class TargetEntry(_Record):
     model: str
     """The name of its directory."""
     profile: str
-    vocab_size: int
+    vocab_size: int = Field(ge=1, le=MAX_VOCAB_SIZE)
     tokenizer_sha256: str
     weights: str
 
@@ -107,10 +139,28 @@ class Manifest(_Record):
     config: dict[str, Any]
     """What else decided the data; neither engines nor places."""
     versions: dict[str, str]
+    card_sha256: str = ""
+    """Of ``README.md``, which is made of the rest."""
+
+    @computed_field  # type: ignore[prop-decorator] # as pydantic documents it
+    @property
+    def sha256(self) -> str:
+        """Of all the rest, in its canonical form."""
+        return digest(self.model_dump(mode="json", exclude={"sha256"}), length=64)
+
+    def with_card(self, card: str) -> "Manifest":
+        """The same with the hash of its card."""
+        return self.model_copy(update={"card_sha256": hashlib.sha256(card.encode()).hexdigest()})
 
     def rows(self, split: str) -> int:
         """Rows of one side of the split."""
         return sum(file.rows for file in self.files if file.split == split)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file of the export but the card and the manifest itself."""
+        hashed = (*self.files, *self.beside, *(one.index for one in self.partitions))
+        return tuple(dict.fromkeys(file.path for file in hashed))
 
     @property
     def data_version(self) -> str:
@@ -141,31 +191,71 @@ class Manifest(_Record):
 
 
 def read_manifest(place: UPath) -> Manifest:
-    """The manifest of an export.
+    """The manifest of an export, whether or not it is as it was written.
 
     Raises:
         ExportError: there is none, or it is none of this version.
     """
+    return read_and_hashed(place)[0]
+
+
+def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
+    """The manifest of an export, and whether its hash is that of what it says.
+
+    Raises:
+        ExportError: there is none, it is none of this version, or what it names is no file.
+    """
     path = place / MANIFEST
     try:
-        return Manifest.model_validate_json(read_bytes(path))
-    except FileNotFoundError:
+        _require_file(path)
+        said = from_json(read_bytes(path))
+        if not isinstance(said, dict):
+            raise ValueError(f"a {type(said).__name__}, no object")
+        if (version := said.get("version")) != VERSION:
+            raise ExportError(
+                f"{path}: is a manifest of version {version!r}, this is version {VERSION}; export again, into"
+                " an empty directory, or verify it with the version of eagle3-assets that made it"
+            )
+        hashed = said.pop("sha256", None)
+        manifest = Manifest.model_validate(said)
+    except (FileNotFoundError, NotADirectoryError):
         raise ExportError(f"{place}: holds no {MANIFEST}: it is no export, or one that did not end") from None
-    except (OSError, ValidationError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise ExportError(f"{path}: is no manifest of this version ({said}); export again") from None
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValidationError as error:
+        fault = error.errors()[0]
+        why = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
+    except ValueError as error:
+        why = str(error).strip().splitlines()[0]
+        raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
+    for name in manifest.paths:
+        _require_file(place / name)
+    return manifest, hashed == digest(said, length=64)
+
+
+def _require_file(path: UPath) -> None:
+    """A device or a pipe is not read. A link to a file is: the Hub's cache is made of links."""
+    place = local_path(path)
+    if place is not None and place.exists() and not place.is_file():
+        raise ExportError(f"{path}: is no file; give an export as it was made")
 
 
 __all__ = [
+    "BESIDE",
     "CARD",
+    "FOLDERS",
+    "INDEX",
     "MANIFEST",
-    "SPLITS",
     "VERSION",
+    "Checksum",
     "DataFile",
     "Hashed",
     "Lengths",
     "Manifest",
     "PartitionEntry",
+    "PathInExport",
     "TargetEntry",
+    "read_and_hashed",
     "read_manifest",
 ]

@@ -3,18 +3,51 @@
 What belongs here: the upload and what a person is told when it fails. Not here: the card (``card``).
 """
 
+import re
 from typing import Any
 
 from upath import UPath
 
 from eagle3_assets.exports.errors import ExportError
+from eagle3_assets.exports.manifest import BESIDE, CARD, FOLDERS, MANIFEST
 from eagle3_assets.exports.verifying import verify
-from eagle3_assets.exports.writing import UNFINISHED
 from eagle3_assets.files import local_path
+from eagle3_assets.prompts.sources.hub import said
+
+
+def require_pushable(place: UPath, repository: str) -> None:
+    """Says what would keep an export from being uploaded, before it is made and without asking the Hub.
+
+    Args:
+        place: of the export.
+        repository: ``owner/name``.
+
+    Raises:
+        ExportError: the place is no local disk, the name is none, or there is no token that could be one.
+    """
+    from huggingface_hub import get_token
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined] # public, by its docs
+
+    if local_path(place) is None:
+        raise ExportError(f"{place}: is no local disk, from which alone is uploaded; export into a directory")
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ExportError(f"{repository!r}: is no name of a dataset of the Hub: {error}") from None
+    if "/" not in repository:
+        raise ExportError(f"{repository!r}: is no name of a dataset of the Hub; give its owner too, OWNER/NAME")
+    token = get_token()
+    if token is None:
+        raise ExportError(f"{repository}: cannot be uploaded without a token; set HF_TOKEN to one that may write there")
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ExportError("HF_TOKEN holds what no token has: white space or letters that are not ASCII")
 
 
 def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401 - a huggingface_hub.HfApi
     """Uploads an export to a dataset of the Hub, which is made private if it is not there.
+
+    Only the export's own files are uploaded, whatever else lies beside them.
 
     Args:
         place: the export, on a local disk.
@@ -25,14 +58,15 @@ def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401
         The dataset's address.
 
     Raises:
-        ExportError: the export does not verify, or the Hub refuses it.
+        ExportError: the export does not verify, or the Hub refuses it or cannot be reached.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined] # its own version, as its docs say
 
-    faults = verify(place).faults
-    if faults:
-        raise ExportError(f"{place}: is not as it was made, and is not uploaded: {faults[0]}")
+    found = verify(place)
+    if found.faults:
+        raise ExportError(f"{place}: is not as it was made, and is not uploaded: {found.faults[0]}")
     api = api or HfApi()
     try:
         address = api.create_repo(repository, repo_type="dataset", private=True, exist_ok=True)
@@ -41,13 +75,17 @@ def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401
             repo_id=repository,
             repo_type="dataset",
             commit_message="Training data, verified",
-            ignore_patterns=[UNFINISHED, ".writing-*"],
+            # Patterns, of which no path of an export has a character.
+            allow_patterns=[MANIFEST, CARD, *found.manifest.paths],
             # What an earlier export had and this one has not must not be trained on.
-            delete_patterns=["train/*", "eval/*", "index/*", "vocabulary/*"],
+            delete_patterns=[*(f"{folder}/*" for folder in FOLDERS), *BESIDE],
         )
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    # HTTPError is the Hub's answers and faults of the connection; uploads of large files raise RuntimeError.
+    except (httpx.HTTPError, HFValidationError, OSError, RuntimeError) as error:
+        token = api.token or get_token() or ""
+        why = said(error, token) or type(error).__name__
+        advice = " HF_TOKEN must hold a token that may write there." if isinstance(error, HfHubHTTPError) else ""
         raise ExportError(
-            f"{repository}: cannot be uploaded: {said}. HF_TOKEN must hold a token that may write there."
+            f"{repository}: cannot be uploaded: {why}. The export is whole: export again to upload it.{advice}"
         ) from None
     return str(address)

@@ -1,39 +1,40 @@
 """An export checked as it lies there, without the project that made it: hashes, laws, conservation.
 
-What belongs here: what an export must be by itself. Not here: making it (``writing``), its laws (``laws``).
+What belongs here: reading every file once, and comparing hashes. Not here: making an export (``writing``), what must
+hold of rows and ids (``laws``, ``vocabulary_laws``) and between an export's parts (``consistency``).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from upath import UPath
 
 from eagle3_assets.contract import TRAINING_EXPORT
+from eagle3_assets.exports.consistency import index_faults, index_null, manifest_faults, vocabulary_faults
 from eagle3_assets.exports.errors import ExportError
-from eagle3_assets.exports.formats import FORMATS, Format
+from eagle3_assets.exports.formats import FORMATS, file_rows, row_facts
 from eagle3_assets.exports.laws import LawFigures, Rows, judge_file, summed
 from eagle3_assets.exports.manifest import (
-    VERSION,
+    CARD,
+    FOLDERS,
+    MANIFEST,
     DataFile,
     Hashed,
     Manifest,
     PartitionEntry,
+    read_and_hashed,
     read_manifest,
 )
-from eagle3_assets.exports.selection import FATES, SPLITS, TRAIN, held_out
-from eagle3_assets.exports.vocabulary import (
-    FOLDER,
-    VocabularyVerdict,
-    judge_vocabulary,
-    read_vocabulary,
-    trained_counts,
-)
-from eagle3_assets.exports.writing import listed, sha256_of
-from eagle3_assets.files import local_copy
-from eagle3_assets.tokens.columns import Ints
+from eagle3_assets.exports.selection import TRAIN
+from eagle3_assets.exports.vocabulary import FOLDER, Recount, read_vocabulary, trained_counts
+from eagle3_assets.exports.vocabulary_laws import VocabularyVerdict, judge_vocabulary
+from eagle3_assets.exports.writing import sha256_of
+from eagle3_assets.files import local_copy, names_in, paths_below
+from eagle3_assets.tokens.laws.base import counted
+
+LOADED_BY_NAME = ("dataset_dict.json", "dataset_info.json", "state.json")
+"""What ``datasets.load_from_disk`` looks for in the directory that it is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +47,28 @@ class Verification:
     """Empty where the export has none."""
     faults: tuple[str, ...]
     """One sentence for each; empty if the export is as it was made."""
+    others: tuple[str, ...] = ()
+    """Names beside the export, hidden ones aside, that no trainer takes for a part of it; they were not looked into."""
 
 
 def verify(place: UPath) -> Verification:
     """Checks a whole export, one file after the other.
 
     Raises:
-        ExportError: there is no export of this version.
+        ExportError: there is no export of this version, or its directory cannot be listed.
     """
-    manifest = read_manifest(place)
-    if manifest.version != VERSION or manifest.format not in FORMATS:
-        raise ExportError(f"{place}: is an export of another version; verify it with the one that made it")
-    faults: list[str] = []
-    figures: list[list[LawFigures]] = []
-    trained = np.zeros(manifest.target.vocab_size, np.int64)
-    hashed = [*manifest.beside, *(one.index for one in manifest.partitions)]
-    known = {file.path for file in (*manifest.files, *hashed)}
-    faults += [f"{path}: is not in the manifest" for path in sorted(listed(place) - known)]
-    faults += [fault for file in hashed for fault in _unlike(place, file)]
+    manifest, as_written = read_and_hashed(place)
+    if manifest.format not in FORMATS:
+        raise ExportError(f"{place}: is of a format that this version does not know, {manifest.format}")
+    checking = _Checking(place, manifest)
+    if not as_written:
+        checking.faults.append(f"{MANIFEST}: is not the manifest that was written: its hash is of other content")
+    checking.faults += manifest_faults(manifest)
+    others = checking.surroundings()
     for entry in manifest.partitions:
-        files = [file for file in manifest.files if file.partition == entry.partition]
-        index = _index(place, entry)
-        if index is None:
-            faults.append(f"{entry.index.path}: cannot be read as an index")
-            continue
-        faults += index_faults(entry, index, files)
-        for file in files:
-            wrong = _unlike(place, file)
-            faults += wrong
-            if not wrong:
-                faults += _file_faults(place, manifest, file, index, figures, trained)
-    faults += [
-        f"{one.partition}: is in no entry of the manifest"
-        for one in manifest.files
-        if all(one.partition != entry.partition for entry in manifest.partitions)
-    ]
-    laws = summed(figures)
-    faults += [one.sentence for one in laws if one.violations]
-    vocabulary: tuple[VocabularyVerdict, ...] = ()
-    if any(file.path.startswith(f"{FOLDER}/") for file in manifest.beside):
-        recount = None if faults else trained
-        read = read_vocabulary(place / FOLDER, recount=recount, why_no_recount="files are not as they were written")
-        vocabulary = judge_vocabulary(read)
-        faults += [f"{FOLDER}: {one.sentence}" for one in vocabulary if one.fault]
-    return Verification(manifest, laws, vocabulary, tuple(faults))
+        checking.partition(entry)
+    laws = checking.laws()
+    return Verification(manifest, laws, checking.vocabulary(), tuple(checking.faults), others)
 
 
 def read_index(place: UPath, partition: str) -> pl.DataFrame | None:
@@ -101,121 +80,122 @@ def read_index(place: UPath, partition: str) -> pl.DataFrame | None:
     for entry in read_manifest(place).partitions:
         if entry.partition == partition:
             index = _index(place, entry)
-            if index is None:
-                raise ExportError(f"{place / entry.index.path}: cannot be read as an index; export again")
+            if isinstance(index, str):
+                raise ExportError(f"{place / entry.index.path}: {index}; export again")
             return index
     return None
 
 
-def file_rows(form: Format, path: Path, index: pl.DataFrame, manifest_facts: "RowFacts") -> Rows | str:
-    """Reads a file back beside its index; why it cannot be, if so."""
-    if form.read is None:
-        return "holds text alone"
-    try:
-        read = form.read(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        return f"cannot be read back: {str(error).strip().splitlines()[0]}"
-    if len(read) != len(index):
-        return f"has {len(read):,} rows, the index says {len(index):,}"
-    return Rows.of(
-        read,
-        index,
-        vocab_size=manifest_facts.vocab_size,
-        max_length=manifest_facts.max_length,
-        eval_share=manifest_facts.eval_share,
-    )
+@dataclass
+class _Checking:
+    """An export while it is checked."""
 
+    place: UPath
+    manifest: Manifest
+    faults: list[str] = field(default_factory=list)
+    figures: list[list[LawFigures]] = field(default_factory=list)
 
-@dataclass(frozen=True, slots=True)
-class RowFacts:
-    """What the laws need beside the rows."""
+    def __post_init__(self) -> None:
+        self.again = Recount(np.zeros(self.manifest.target.vocab_size, np.int64), {})
 
-    vocab_size: int
-    max_length: int | None
-    eval_share: float
+    def surroundings(self) -> tuple[str, ...]:
+        """Checks what else lies there, the card, and files that hold no rows; the names that are none of the export."""
+        hashed = [*self.manifest.beside, *(one.index for one in self.manifest.partitions)]
+        known = {file.path for file in (*self.manifest.files, *hashed)}
+        try:
+            below = [f"{folder}/{path}" for folder in FOLDERS for path in paths_below(self.place / folder)]
+            names = {name for name in names_in(self.place) if not name.startswith(".")}
+        except OSError as error:
+            raise ExportError(f"{self.place}: cannot be listed: {error.strerror or error}") from None
+        names -= {MANIFEST, CARD, *FOLDERS, *known}
+        strays = [*names.intersection(LOADED_BY_NAME), *(set(below) - known)]
+        self.faults += [f"{path}: is not in the manifest, and a trainer may read it" for path in sorted(strays)]
+        card = self._unlike(CARD, self.manifest.card_sha256)
+        self.faults += [fault for fault in (card, *map(self._changed, hashed)) if fault]
+        return tuple(sorted(names.difference(LOADED_BY_NAME)))
 
+    def partition(self, entry: PartitionEntry) -> None:
+        """Checks the index and the files of rows of one partition."""
+        index = _index(self.place, entry)
+        if isinstance(index, str):
+            self.faults.append(f"{entry.index.path}: {index}")
+            return
+        files = [file for file in self.manifest.files if file.partition == entry.partition]
+        self.faults += index_faults(entry, index, files)
+        for file in files:
+            if changed := self._changed(file):
+                self.faults.append(changed)
+            else:
+                self._file(file, index.filter(pl.col("file") == file.path).sort("row"))
 
-def index_faults(entry: PartitionEntry, index: pl.DataFrame, files: list[DataFile]) -> Iterator[str]:
-    """What does not add up between a partition's counts, its index and its files."""
-    where = entry.index.path
-    doubled = index.filter(pl.col("sample_id").is_duplicated())["sample_id"]
-    if len(doubled):
-        yield f"{where}: conservation: {doubled.n_unique():,} prompts are there twice, first {doubled[0]}"
-    counted = dict(index.group_by("fate").len().iter_rows())
-    if counted != entry.fates or sum(counted.values()) != entry.prompts or not counted.keys() <= FATES.keys():
-        yield (
-            f"{where}: conservation: prompts ended as {counted}, the manifest says {entry.fates} of"
-            f" {entry.prompts:,} prompts"
+    def laws(self) -> tuple[LawFigures, ...]:
+        """The figures of all files, which the manifest must have, too."""
+        laws = summed(self.figures)
+        self.faults += [one.sentence for one in laws if one.violations]
+        if not self.faults and laws != self.manifest.laws:
+            other = [one.sentence for one in laws if one not in self.manifest.laws] or ["nothing of other laws"]
+            self.faults.append(f"{MANIFEST}: says other things of the laws than its files: {'; '.join(other)}")
+        return laws
+
+    def vocabulary(self) -> tuple[VocabularyVerdict, ...]:
+        """Checks the draft vocabulary against the files of rows, where there is one."""
+        if not any(file.path.startswith(f"{FOLDER}/") for file in self.manifest.beside):
+            return ()
+        recount = None if self.faults else self.again
+        read = read_vocabulary(
+            self.place / FOLDER, recount=recount, why_no_recount="files are not as they were written"
         )
-    wrong = [
-        name
-        for name, fate in index.filter(pl.col("fate").is_in(SPLITS) != pl.col("file").is_not_null())
-        .select("sample_id", "fate")
-        .iter_rows()
-    ]
-    if wrong:
-        yield f"{where}: conservation: {len(wrong):,} prompts are exported without a file, or not and have one"
-    rows = {
-        path: (len(part), part["row"].to_list() == list(range(len(part))))
-        for (path,), part in index.filter(pl.col("file").is_not_null()).sort("row").group_by("file")
-    }
-    for file in files:
-        if rows.pop(file.path, None) != (file.rows, True):
-            yield f"{file.path}: conservation: its rows are not those of the index"
-    for path in sorted(rows):
-        yield f"{path}: conservation: the index has rows of it, the manifest does not have it"
+        verdicts = judge_vocabulary(read)
+        self.faults += [f"{FOLDER}: {one.sentence}" for one in verdicts if one.fault]
+        if not isinstance(read, str):
+            self.faults += vocabulary_faults(self.manifest, read.record)
+        return verdicts
+
+    def _file(self, file: DataFile, lines: pl.DataFrame) -> None:
+        form = FORMATS[self.manifest.format]
+        facts = row_facts(form, self.manifest.target.vocab_size, self.manifest.settings)
+        with local_copy(self.place / file.path) as path:
+            rows = file_rows(form, path, lines, facts)
+        if isinstance(rows, str):
+            self.faults.append(f"{file.path}: {rows}")
+            return
+        self.figures.append(judge_file(file.path, rows))
+        if not form.lossy:
+            self._count(file, rows)
+        tokens, trained = int(lines["sample_tokens"].sum()), int(lines["trained_tokens"].sum())
+        if (tokens, trained) != (file.tokens, file.trained_tokens):
+            self.faults.append(
+                f"{file.path}: has {tokens:,} tokens, {trained:,} of them trained; the manifest says {file.tokens:,}"
+                f" and {file.trained_tokens:,}"
+            )
+
+    def _count(self, file: DataFile, rows: Rows) -> None:
+        lengths = np.column_stack((rows.tokens.lengths, rows.mask.marks([1]).count()))
+        if other := int((lengths != rows.index.select("sample_tokens", "trained_tokens").to_numpy()).any(axis=1).sum()):
+            self.faults.append(f"{file.path}: {counted(other, 'row')} of other lengths than the index says")
+        if file.split == TRAIN:
+            found = trained_counts(rows)
+            self.again.counts[:] += found
+            self.again.partitions[file.partition] = self.again.partitions.get(file.partition, 0) + int(found.sum())
+
+    def _changed(self, file: Hashed) -> str | None:
+        return self._unlike(file.path, file.sha256, file.size_bytes)
+
+    def _unlike(self, path: str, sha256: str, size: int | None = None) -> str | None:
+        try:
+            found = sha256_of(self.place / path)
+        except OSError as error:
+            return f"{path}: cannot be read: {error.strerror or error}"
+        if found.sha256 != sha256 or size not in (None, found.size_bytes):
+            return f"{path}: is not the file that was written ({found.size_bytes:,} bytes, other hash)"
+        return None
 
 
-def _file_faults(
-    place: UPath,
-    manifest: Manifest,
-    file: DataFile,
-    index: pl.DataFrame,
-    figures: list[list[LawFigures]],
-    counts: Ints,
-) -> Iterator[str]:
-    """What is wrong with a file of rows; adds to the figures of laws, and to the counts of trained ids."""
-    lines = index.filter(pl.col("file") == file.path).sort("row")
-    form = FORMATS[manifest.format]
-    if form.lossy:
-        wrong = sum(
-            (fate == "eval") != held_out(name, manifest.settings.eval_share)
-            for fate, name in lines.select("fate", "conversation_id").iter_rows()
-        )
-        if wrong:
-            yield f"{file.path}: split_by_conversation: {wrong:,} rows are on the other side"
-        return
-    facts = RowFacts(manifest.target.vocab_size, manifest.settings.max_length, manifest.settings.eval_share)
-    with local_copy(place / file.path) as path:
-        rows = file_rows(form, path, lines, facts)
-    if isinstance(rows, str):
-        yield f"{file.path}: {rows}"
-        return
-    figures.append(judge_file(file.path, rows))
-    if file.split == TRAIN:
-        counts += trained_counts(rows)
-    tokens, trained = int(rows.tokens.lengths.sum()), len(rows.mask.marks([1]))
-    if (tokens, trained) != (file.tokens, file.trained_tokens):
-        yield (
-            f"{file.path}: has {tokens:,} tokens, {trained:,} of them trained; the manifest says {file.tokens:,} and"
-            f" {file.trained_tokens:,}"
-        )
-
-
-def _unlike(place: UPath, file: Hashed) -> list[str]:
-    try:
-        found = sha256_of(place / file.path)
-    except OSError as error:
-        return [f"{file.path}: cannot be read: {error.strerror or error}"]
-    if (found.sha256, found.size_bytes) != (file.sha256, file.size_bytes):
-        return [f"{file.path}: is not the file that was written ({found.size_bytes:,} bytes, other hash)"]
-    return []
-
-
-def _index(place: UPath, entry: PartitionEntry) -> pl.DataFrame | None:
+def _index(place: UPath, entry: PartitionEntry) -> pl.DataFrame | str:
+    """The index, or why it is none."""
     try:
         with local_copy(place / entry.index.path) as path:
             index = pl.read_parquet(path, glob=False)
     except (OSError, pl.exceptions.PolarsError):
-        return None
-    return index if index.schema == TRAINING_EXPORT else None
+        return "cannot be read as an index"
+    return "cannot be read as an index" if index.schema != TRAINING_EXPORT else index_null(index) or index

@@ -1,7 +1,7 @@
-"""The draft vocabulary as files that the trainers read: written, read back, and judged as read.
+"""The draft vocabulary as files that the trainers read: written, and read back.
 
-What belongs here: the files' forms and their laws. Not here: choosing ids (``tokens.vocabulary``), whose tokens are
-counted (``exporting``, ``vocabularies``), Dagster.
+What belongs here: the files' forms. Not here: choosing ids (``tokens.vocabulary``), whose tokens are counted
+(``exporting``, ``vocabularies``), what must hold of them (``vocabulary_laws``), Dagster.
 
     token_freq.pt       {target id: how often it is trained on}, ids that occur, ascending; speculators
     d2t.npy, t2d.npy    int64[D] of offsets, bool[V]: target id = draft id + d2t[draft id]; speculators
@@ -13,7 +13,7 @@ torch: to be written, and to be judged.
 """
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -26,8 +26,7 @@ from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.laws import Rows
 from eagle3_assets.files import make_directory, read_bytes, write_bytes
 from eagle3_assets.tokens.columns import Ints, Mask
-from eagle3_assets.tokens.laws.base import counted
-from eagle3_assets.tokens.vocabulary import DraftVocabulary, choose, count_ids
+from eagle3_assets.tokens.vocabulary import MAX_VOCAB_SIZE, DraftVocabulary, count_ids
 
 FOLDER = "vocabulary"
 """Of an export."""
@@ -42,7 +41,7 @@ class VocabularyRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    vocab_size: int = Field(ge=1)
+    vocab_size: int = Field(ge=1, le=MAX_VOCAB_SIZE)
     """V, of the model's config."""
     draft_vocab_size: int = Field(ge=1)
     """D."""
@@ -162,6 +161,16 @@ def write_vocabulary(contents: Mapping[str, bytes], place: UPath) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class Recount:
+    """The trained tokens counted again, from the data."""
+
+    counts: Ints
+    """int64[V]."""
+    partitions: dict[str, int]
+    """Tokens by partition."""
+
+
+@dataclass(frozen=True, eq=False)
 class ReadVocabulary:
     """The files as they lie there, and what they are judged against."""
 
@@ -174,8 +183,7 @@ class ReadVocabulary:
     """Of ``vocab_mapping.pt``; None without torch."""
     structural: frozenset[int]
     """Ids that must be in."""
-    recount: Ints | None
-    """The trained tokens counted again, int64[V]."""
+    recount: Recount | None
     why_no_recount: str = ""
 
 
@@ -183,7 +191,7 @@ def read_vocabulary(
     place: UPath,
     *,
     structural: Iterable[int] | None = None,
-    recount: Ints | None = None,
+    recount: Recount | None = None,
     why_no_recount: str = "",
 ) -> ReadVocabulary | str:
     """Reads the files of a directory; what cannot be read and why, if so.
@@ -191,7 +199,7 @@ def read_vocabulary(
     Args:
         place: the directory.
         structural: ids that must be in; without them those of the record.
-        recount: the trained tokens counted again, int64[V].
+        recount: the trained tokens counted again.
         why_no_recount: where they were not.
     """
     name = RECORD
@@ -207,6 +215,8 @@ def read_vocabulary(
             counts = _counts(_loaded(place / name), record.vocab_size)
             name = MAPPING
             maps = _loaded(place / name)
+            if not isinstance(maps, dict) or maps.keys() != {"d2t", "t2d"}:
+                raise ValueError("holds something other than d2t and t2d")
             mapping = (_of_form(maps["d2t"].numpy(), np.int64), _of_form(maps["t2d"].numpy(), np.bool_))
     except FileNotFoundError:
         return f"{name}: is not there"
@@ -231,150 +241,18 @@ def _of_form(array: Any, dtype: type) -> Any:  # noqa: ANN401 - what numpy reads
 
 
 def _counts(frequencies: Any, vocab_size: int) -> Ints:  # noqa: ANN401 - what torch reads
-    ids = np.fromiter(frequencies.keys(), np.int64, len(frequencies))
-    counts = np.zeros(vocab_size, np.int64)
-    if len(ids) and not 0 <= ids.min() <= ids.max() < vocab_size:
+    if not isinstance(frequencies, dict) or not all(type(n) is int for pair in frequencies.items() for n in pair):
+        raise ValueError("holds something other than whole numbers by id")
+    ids, found = (np.fromiter(some, np.int64, len(frequencies)) for some in (frequencies, frequencies.values()))
+    if (np.diff(ids) <= 0).any():
+        raise ValueError("its ids are not ascending")
+    if len(ids) and not 0 <= ids[0] <= ids[-1] < vocab_size:
         raise ValueError(f"has ids beyond the target's {vocab_size:,}")
-    counts[ids] = np.fromiter(frequencies.values(), np.int64, len(frequencies))
+    if (found < 1).any():
+        raise ValueError("has ids that do not occur")
+    counts = np.zeros(vocab_size, np.int64)
+    counts[ids] = found
     return counts
-
-
-@dataclass(frozen=True, slots=True)
-class VocabularyLaw:
-    """One law of a draft vocabulary."""
-
-    name: str
-    definition: str
-    """One sentence: what holds."""
-    meaning: str
-    """One sentence: what breaking it means for a trainer."""
-    judge: Callable[[ReadVocabulary], str | None]
-    """What breaks it, or None."""
-    unjudged: Callable[[ReadVocabulary], str | None] = lambda _: None
-    """Why it cannot be judged, or None."""
-
-
-def _maps_agree(read: ReadVocabulary) -> str | None:
-    size, vocab_size = read.record.draft_vocab_size, read.record.vocab_size
-    if (len(read.d2t), len(read.t2d)) != (size, vocab_size):
-        return f"they are of {len(read.d2t):,} and {len(read.t2d):,} ids, {RECORD} says {size:,} and {vocab_size:,}"
-    chosen, drafted = np.flatnonzero(read.t2d), np.arange(size) + read.d2t
-    if len(chosen) != size:
-        return f"{T2D} has {counted(len(chosen), 'id')}, {D2T} has {size:,}"
-    if len(wrong := np.flatnonzero(chosen != drafted)):
-        draft = wrong[0]
-        return f"draft id {draft} is target id {drafted[draft]} by {D2T} and {chosen[draft]} by {T2D}"
-    return None
-
-
-def _mapping_agrees(read: ReadVocabulary) -> str | None:
-    assert read.mapping is not None  # noqa: S101 - else it is not judged
-    for name, ours, other in zip((D2T, T2D), (read.d2t, read.t2d), read.mapping, strict=True):
-        if not np.array_equal(ours, other):
-            return f"{MAPPING} and {name} differ"
-    return None
-
-
-def _structural_drafted(read: ReadVocabulary) -> str | None:
-    lacking = sorted(i for i in read.structural if not (0 <= i < len(read.t2d) and read.t2d[i]))
-    return f"{counted(len(lacking), 'structural id')} lacking, first {lacking[0]}" if lacking else None
-
-
-def _most_frequent_drafted(read: ReadVocabulary) -> str | None:
-    assert read.counts is not None  # noqa: S101 - else it is not judged
-    if len(read.t2d) != len(read.counts) or not read.counts.any():
-        return f"{TOKEN_FREQ} counts nothing, or {T2D} is of another vocabulary"
-    wanted = choose(read.counts, read.record.structural_ids, read.record.draft_vocab_size).t2d
-    if len(wrong := np.flatnonzero(wanted != read.t2d)):
-        first = wrong[0]
-        state = "is in" if read.t2d[first] else "is not in"
-        return f"target id {first}, trained on {read.counts[first]:,} times, {state}"
-    return None
-
-
-def _counts_are_trained(read: ReadVocabulary) -> str | None:
-    assert read.counts is not None  # noqa: S101 - else it is not judged
-    assert read.recount is not None  # noqa: S101 - likewise
-    if len(read.counts) != len(read.recount):
-        return f"it is of {len(read.counts):,} ids, the target has {len(read.recount):,}"
-    ours, again = int(read.counts.sum()), int(read.recount.sum())
-    if (ours, ours) != (again, read.record.tokens):
-        return f"{TOKEN_FREQ} counts {ours:,} tokens, {RECORD} {read.record.tokens:,}, and {again:,} have a loss"
-    if len(wrong := np.flatnonzero(read.counts != read.recount)):
-        first = wrong[0]
-        return f"target id {first} is counted {read.counts[first]:,} times and trained on {read.recount[first]:,} times"
-    return None
-
-
-def _without_torch(read: ReadVocabulary) -> str | None:
-    return NO_TORCH if read.counts is None else None
-
-
-LAWS = (
-    VocabularyLaw(
-        "draft_maps_agree",
-        "d2t and t2d are of the sizes D and V, and the ids that t2d has are draft id + d2t, ascending.",
-        "the drafter would learn one token and propose another.",
-        _maps_agree,
-    ),
-    VocabularyLaw(
-        "vocab_mapping_agrees",
-        "vocab_mapping.pt holds the same maps as d2t.npy and t2d.npy.",
-        "the two trainers would train drafters of different vocabularies.",
-        _mapping_agrees,
-        _without_torch,
-    ),
-    VocabularyLaw(
-        "structural_ids_drafted",
-        "The drafter has every structural id of the target's profile.",
-        "it could never propose to end, to close the reasoning, or to open a tool call.",
-        _structural_drafted,
-    ),
-    VocabularyLaw(
-        "most_frequent_drafted",
-        "Beside structural ids the drafter has those most often trained on, of equals the lower one.",
-        "coverage is less than it could be, and other tools would choose other ids.",
-        _most_frequent_drafted,
-        _without_torch,
-    ),
-    VocabularyLaw(
-        "counts_are_trained_tokens",
-        "token_freq.pt counts each id as often as it has a loss in the training samples, and nothing else.",
-        "the vocabulary was chosen by other data than what is trained on.",
-        _counts_are_trained,
-        lambda read: _without_torch(read) or (read.why_no_recount if read.recount is None else None),
-    ),
-)
-"""Every law of a draft vocabulary."""
-
-
-@dataclass(frozen=True, slots=True)
-class VocabularyVerdict:
-    """What one law said."""
-
-    law: VocabularyLaw
-    fault: str | None
-    unjudged: str | None
-
-    @property
-    def sentence(self) -> str:
-        """What it said, for a person."""
-        if self.fault:
-            return f"{self.law.name}: {self.fault}"
-        return f"{self.law.name}: {f'not judged: {self.unjudged}' if self.unjudged else 'kept'}"
-
-
-def judge_vocabulary(read: ReadVocabulary | str) -> tuple[VocabularyVerdict, ...]:
-    """Every law over files as read; files that cannot be read break the first and leave the others unjudged."""
-    if isinstance(read, str):
-        first, *others = LAWS
-        unreadable = (VocabularyVerdict(law, None, "the files cannot be read") for law in others)
-        return (VocabularyVerdict(first, read, None), *unreadable)
-    verdicts = []
-    for law in LAWS:
-        unjudged = law.unjudged(read)
-        verdicts.append(VocabularyVerdict(law, None if unjudged else law.judge(read), unjudged))
-    return tuple(verdicts)
 
 
 def trained_counts(rows: Rows) -> Ints:
@@ -383,6 +261,6 @@ def trained_counts(rows: Rows) -> Ints:
     Rows whose mask does not fit their ids give no count at all: other laws name them.
     """
     if not rows.same_length.all():
-        return np.zeros(rows.vocab_size, np.int64)
+        return np.zeros(rows.facts.vocab_size, np.int64)
     trained = rows.tokens.values[rows.mask.values == 1]
-    return count_ids(trained[(trained >= 0) & (trained < rows.vocab_size)], rows.vocab_size)
+    return count_ids(trained[(trained >= 0) & (trained < rows.facts.vocab_size)], rows.facts.vocab_size)

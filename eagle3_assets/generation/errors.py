@@ -12,6 +12,15 @@ class JournalError(GenerationError):
     """The journal cannot be opened, read or written. What it acknowledged before is still in it."""
 
 
+class HeldError(JournalError):
+    """Another process holds the lease."""
+
+    def __init__(self, text: str, holder: str) -> None:
+        super().__init__(text)
+        self.holder = holder
+        """Process and machine, for people."""
+
+
 class SealedError(GenerationError):
     """The sealed file, its identity record or the pointer to it is missing, damaged or changed under a run."""
 

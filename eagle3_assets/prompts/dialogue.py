@@ -31,6 +31,8 @@ class Dialogue:
     """None without tools, never an empty list."""
     remarks: tuple[str, ...] = ()
     """What was left as it is although it looks like more, in words: reasoning whose markup is not whole."""
+    unread: tuple[str, ...] = ()
+    """Keys of the row that say something, are not read, and are not known to be about the row only."""
     stored: "StoredPrompt | None" = None
     """Of a row that is a prompt already; None where the turns to generate are chosen."""
 

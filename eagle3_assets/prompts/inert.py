@@ -1,6 +1,7 @@
 """The same conversations with every text replaced by inert text: what is left is what the template itself writes.
 
-What belongs here: replacing texts so that a template still takes the conversation. Not here: rendering, judging.
+What belongs here: replacing texts so that a template still takes the conversation, and which messages became nothing of
+it. Not here: rendering, judging.
 """
 
 import json
@@ -13,7 +14,9 @@ import polars as pl
 from eagle3_assets.tokens.codec import PLAIN
 
 INERT = "inert"
-"""Stands for every text."""
+"""Stands for every text; with the message's number for what it says: its content, and the names of its calls."""
+
+_MARK = re.compile(rf"{INERT}_(\d+)")
 
 
 def inert_rows(rows: pl.DataFrame, reasoning_end: str | None = None) -> pl.DataFrame:
@@ -30,11 +33,30 @@ def inert_rows(rows: pl.DataFrame, reasoning_end: str | None = None) -> pl.DataF
     return rows.select(
         "sample_id",
         messages=pl.Series(
-            [_json([_message(m, reasoning_end) for m in json.loads(text)]) for text in rows["messages"]],
+            [_json(_messages(json.loads(text), reasoning_end)) for text in rows["messages"]],
             dtype=pl.String,
         ),
         tools=pl.Series([_json(_inert(json.loads(text))) if text else None for text in rows["tools"]], dtype=pl.String),
     )
+
+
+def unrendered(messages: str, text: str) -> list[str]:
+    """The messages of which nothing is in a prompt, by number and role: ``message 0 (system)``.
+
+    Those without content are none: reasoning of earlier turns is left out by many templates, and of calls alone some
+    show the id for the name (``template_forms`` sees whether calls are shown). Of content beside calls the calls are
+    enough: some templates have no place for it.
+
+    Args:
+        messages: of a row of :func:`inert_rows`.
+        text: that they were rendered to.
+    """
+    found = set(_MARK.findall(text))
+    return [
+        f"message {number} ({message['role']})"
+        for number, message in enumerate(json.loads(messages))
+        if message.get("content", "").strip() and str(number) not in found
+    ]
 
 
 def declared_tools(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -48,16 +70,29 @@ def _names(tools: str | None) -> tuple[str, ...]:
     return tuple(tool["function"]["name"] for tool in json.loads(tools)) if tools else ()
 
 
-def _message(message: Mapping[str, Any], reasoning_end: str | None) -> dict[str, Any]:
-    inert = {key: _FIELDS.get(key, _prose)(value) for key, value in message.items()}
+def _messages(messages: list[dict[str, Any]], reasoning_end: str | None) -> list[dict[str, Any]]:
+    return [_message(message, f"{INERT}_{number}", reasoning_end) for number, message in enumerate(messages)]
+
+
+def _message(message: Mapping[str, Any], mark: str, reasoning_end: str | None) -> dict[str, Any]:
+    inert: dict[str, Any] = {}
+    for key, value in message.items():
+        if key == "role":
+            inert[key] = value
+        elif key == "content":
+            inert[key] = _prose(value, mark)
+        elif key == "tool_calls":
+            inert[key] = [_call(call, mark) for call in value]
+        else:
+            inert[key] = _call_id(value) if key == "tool_call_id" else _prose(value)
     folded = reasoning_end is not None and reasoning_end in message.get("content", "")
     if message["role"] == "assistant" and folded:
         inert.setdefault("reasoning_content", INERT)
     return inert
 
 
-def _prose(text: str) -> str:
-    return INERT if text.strip() else text
+def _prose(text: str, inert: str = INERT) -> str:
+    return inert if text.strip() else text
 
 
 def _call_id(text: str) -> str:
@@ -65,8 +100,8 @@ def _call_id(text: str) -> str:
     return re.sub(r"\w", "x", text) if PLAIN.fullmatch(text) else INERT
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": INERT, "arguments": _arguments(call["function"]["arguments"])}
+def _call(call: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    function = {"name": mark, "arguments": _arguments(call["function"]["arguments"])}
     return {**call, "function": function} | ({"id": _call_id(call["id"])} if "id" in call else {})
 
 
@@ -93,10 +128,3 @@ def _inert(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _json(value: Any) -> str:  # noqa: ANN401 - JSON
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-_FIELDS = {
-    "role": lambda role: role,
-    "tool_calls": lambda calls: [_call(call) for call in calls],
-    "tool_call_id": _call_id,
-}

@@ -13,11 +13,12 @@ from eagle3_assets.partitions import Partition
 from eagle3_assets.prompts.rows import Accounts, NotedRow, PromptRows
 from eagle3_assets.prompts.sources import FileState
 
-READER = "5"
+READER = "7"
 """Changes when the same source gives other prompts than before."""
 
 _SETTINGS = (
     "format",
+    "ignore_keys",
     "limit",
     "sample",
     "sample_seed",
@@ -48,6 +49,8 @@ class SourceRecord(BaseModel):
     """The first rows that were read, but not as they may be meant."""
     remarks: int
     """How many such rows there are."""
+    unread_keys: dict[str, int] = {}
+    """Keys that say something and are not read, with the number of rows; older records have none."""
     files: tuple[FileState, ...]
     left_out_files: tuple[str, ...]
 
@@ -63,6 +66,7 @@ class SourceRecord(BaseModel):
             refused=found.refused,
             remarked=found.remarked,
             remarks=found.remarks,
+            unread_keys=dict(found.unread_keys),
             files=found.files,
             left_out_files=found.left_out_files,
         )

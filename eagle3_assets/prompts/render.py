@@ -4,6 +4,7 @@ What belongs here: calling the template and the tokenizer. Not here: whether the
 """
 
 import json
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -77,6 +78,15 @@ def rendered_modes(
     return found
 
 
+def template_fault(error: Exception) -> str:
+    """What a chat template raised, and in which of its lines, unless it refuses with words of its own."""
+    from jinja2 import TemplateError
+
+    lines = [line.lineno for line in traceback.extract_tb(error.__traceback__) if line.filename == "<template>"]
+    where = f" (line {lines[-1]} of the template)" if lines and type(error) is not TemplateError else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
 def tokenize_rows(
     tokenizer: ChatTokenizer,
     rows: pl.DataFrame,
@@ -118,7 +128,7 @@ def tokenize_rows(
             text = render(formed(turns, form), json.loads(tools) if tools else None)
         except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
             texts.append("")
-            reasons.append(f"the chat template refused it: {type(error).__name__}: {error}")
+            reasons.append(f"the chat template refused it: {template_fault(error)}")
         else:
             texts.append(text)
             reasons.append(None)

@@ -5,7 +5,8 @@ means (``formats``), which turns it has (``turns``), what a template makes of it
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -18,11 +19,12 @@ from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
 from eagle3_assets.partitions import Partition, dataset_partitions, stable_rank
 from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import LOOKED_AT, detect, read
+from eagle3_assets.prompts.formats.row_keys import without_keys
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
 from eagle3_assets.prompts.sources import FileState, OpenSource, PromptSourceError, SourceFile, SourceRow, find
 from eagle3_assets.prompts.sources.changes import unread
 from eagle3_assets.prompts.turns import conversation_id, history, turns_to_generate
-from eagle3_assets.tokens.safe_text import quoted
+from eagle3_assets.tokens.safe_text import quoted, visible
 
 __all__ = ["Accounts", "NotedRow", "PromptRows", "PromptSourceError", "read_first", "read_partition"]
 
@@ -30,7 +32,9 @@ HOPELESS_ROWS = 10_000
 """Rows after which a file of which nothing could be read is given up; no more are held to find its format."""
 SHOWN_ROWS = 20
 """Refused rows that are kept at hand, and rows with remarks; all refused ones go into the file beside the prompts."""
-
+MOST_KEYS, LONGEST_KEY = 100, 80
+"""Names of keys that are counted one by one, and their characters: a source may have a new one in every row."""
+OTHER_KEYS = "(other keys)"
 
 _Parsed = tuple[SourceRow, Any]
 """A row with its value, or with the ``RefusedRowError`` that says why it has none."""
@@ -100,10 +104,17 @@ class PromptRows:
     """The first ``SHOWN_ROWS`` rows of the partition that were read, but not as they may be meant."""
     remarks: int
     """How many such rows there are."""
+    unread_keys: Mapping[str, int]
+    """Keys that say something and are not read, with the number of the partition's rows that have them."""
     files: tuple[FileState, ...]
     """All that the source has, in reading order."""
     left_out_files: tuple[str, ...]
     """What lies in the source and is not read, and why."""
+
+    @property
+    def unread_said(self) -> str:
+        """The keys that are not read, each with its number of rows."""
+        return ", ".join(f"{key} ({rows:,})" for key, rows in self.unread_keys.items())
 
 
 def read_partition(
@@ -149,6 +160,7 @@ def _read(reading: "_Reading") -> PromptRows:
         tuple(reading.refused),
         tuple(reading.remarked),
         reading.remarks,
+        dict(reading.unread_keys.most_common()),
         files,
         found.left_out,
     )
@@ -165,6 +177,7 @@ class _Reading:
         self.refused: list[NotedRow] = []
         self.remarked: list[NotedRow] = []
         self.remarks = 0
+        self.unread_keys: Counter[str] = Counter()
         self._counts = dict.fromkeys(("rows", "skipped", "refused", "elsewhere", "left_out", "further_samples"), 0)
         self._kept = _Kept()
         # Of a sample or a trial, the conversations with the smallest ranks are wanted: others are let go on the way.
@@ -219,7 +232,7 @@ class _Reading:
                 self._counts["skipped"] += 1
                 continue
             try:
-                yield row, row.value()
+                yield row, without_keys(row.value(), self._dataset.ignore_keys)
             except RefusedRowError as refusal:
                 yield row, refusal
 
@@ -275,6 +288,10 @@ class _Reading:
         if first:
             already = f"its id {quoted(name)} is" if dialogue.source_id is not None else "the same conversation is"
             raise RefusedRowError(f"{already} {first.file}:{first.row}'s already")
+        for unread_key in dialogue.unread:
+            shown = visible(unread_key)[:LONGEST_KEY]
+            known = shown in self.unread_keys or len(self.unread_keys) < MOST_KEYS
+            self.unread_keys[shown if known else OTHER_KEYS] += 1
         if dialogue.remarks:
             self.remarks += 1
             if len(self.remarked) < SHOWN_ROWS:

@@ -6,10 +6,13 @@ What belongs here: choosing among the turns that are there. Not here: reading a 
 from eagle3_assets.config import Turns
 from eagle3_assets.identity import digest
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
+from eagle3_assets.prompts.written_calls import first_written_call
 
 
 def turns_to_generate(dialogue: Dialogue, turns: Turns) -> list[int]:
     """Indices among the dialogue's messages of the assistant turns to be generated; what is before one is its history.
+
+    No history has calls written as text: the target would read a markup that is not its own.
 
     A stored prompt has its own turn and no other.
 
@@ -21,9 +24,10 @@ def turns_to_generate(dialogue: Dialogue, turns: Turns) -> list[int]:
         turns: the last of these turns, the first, or all of them.
 
     Raises:
-        RefusedRowError: there is no such turn.
+        RefusedRowError: there is no such turn, or its history has calls written as text.
     """
     if dialogue.stored:
+        _require_no_written_call(dialogue, len(dialogue.messages))
         return [dialogue.stored.turn]
     roles = [message["role"] for message in dialogue.messages]
     asked = next((i for i, role in enumerate(roles) if role in ("user", "tool")), len(roles))
@@ -35,7 +39,16 @@ def turns_to_generate(dialogue: Dialogue, turns: Turns) -> list[int]:
     ]
     if not begins:
         raise RefusedRowError("no user message before the turn to generate")
-    return begins if turns == "all" else begins[:1] if turns == "first" else begins[-1:]
+    chosen = begins if turns == "all" else begins[:1] if turns == "first" else begins[-1:]
+    _require_no_written_call(dialogue, chosen[-1])
+    return chosen
+
+
+def _require_no_written_call(dialogue: Dialogue, end: int) -> None:
+    tools = [tool["function"]["name"] for tool in dialogue.tools or ()]
+    found = first_written_call(dialogue.messages[:end], tools)
+    if found is not None:
+        raise RefusedRowError(f"{found}: give calls as `tool_calls` and results as `tool` messages")
 
 
 def conversation_id(dialogue: Dialogue) -> str:

@@ -9,21 +9,24 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from eagle3_assets.tokens.columns import NO_ID, Ints, Marks, Mask, TokenColumn, nulls
+from eagle3_assets.tokens.columns import NO_ID, Ids, Ints, Marks, Mask, TokenColumn, filled, nulls, where
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.profile_spec import Habit
 from eagle3_assets.tokens.sampling_record import read_samplings
 from eagle3_assets.tokens.tool_calls import Call, whole_calls
 from eagle3_assets.tokens.tool_names import read_tool_names
 
-STOPPED = ("stop", "tool_calls")
-"""Finish types which mean that the target ended its output: SGLang's, and OpenAI's second word for it."""
+STOPPED = ("stop", "tool_calls", "function_call")
+"""Finish types which mean that the target ended its output: SGLang's, and OpenAI's other words for it, new and old."""
 CUT_OFF = "length"
 """Finish type of an output that a cap ended."""
 
 _UNSAID, _OPENED, _CLOSED = 0, 1, 2
 _HABITS: Mapping[Habit, int] = {"opens": 3, "never": 4}
 """What a prompt's end says of reasoning: nothing, that it is opened or closed, or that the target does as it does."""
+
+_ID_BITS = 31
+"""Bits of an id beside its row's number."""
 
 GENERATED, FAILED, REFUSED = "generated", "failed", "refused_prompt"
 """The terminal states of a prompt."""
@@ -60,23 +63,24 @@ class Batch:
     def numbers(self, name: str) -> Ints:
         """An integer column as int64, -1 for null; such columns hold counts, which are not negative."""
         numbers = self.column(name, pl.Int64).cast(pl.Int64)
-        return (numbers.fill_null(-1) if numbers.null_count() else numbers).to_numpy()
+        return filled(numbers, -1)
 
     def present(self, name: str) -> Mask:
         """Where the column has a value."""
-        return ~nulls(self.column(name, pl.Null))
+        return ~nulls(self.frame[name]) if self.has(name) else np.zeros(len(self), np.bool_)
 
     @cached_property
     def generated(self) -> Mask:
         """Which rows hold an output; without a column ``status`` all of them."""
         if not self.has("status"):
             return np.ones(len(self), np.bool_)
-        return (self.column("status", pl.String).cast(pl.String) == GENERATED).fill_null(value=False).to_numpy()
+        return where(self.column("status", pl.String).cast(pl.String) == GENERATED)
 
     @cached_property
     def sample_ids(self) -> list[str]:
         """The rows' names; a null one reads as empty."""
-        return self.frame["sample_id"].fill_null("").to_list()
+        names = self.frame["sample_id"]
+        return (names.fill_null("") if names.null_count() else names).to_list()
 
     @cached_property
     def prompt(self) -> TokenColumn:
@@ -107,6 +111,16 @@ class Batch:
     def output_special(self) -> Marks:
         """Every structural or reserved id in the outputs."""
         return self.output.marks(self._special_ids)
+
+    @cached_property
+    def prompt_no_token(self) -> Marks:
+        """Every id in the prompts that no token has: none at all, or one past the tokenizer's last."""
+        return self.prompt.outside(0, self.context.profile.end_of_tokens)
+
+    @cached_property
+    def output_no_token(self) -> Marks:
+        """Every id in the outputs that no token has."""
+        return self.output.outside(0, self.context.profile.end_of_tokens)
 
     @cached_property
     def output_marks(self) -> Marks:
@@ -158,18 +172,69 @@ class Batch:
     @cached_property
     def ended(self) -> Mask:
         """Where the output is whole: the engine says so, or, where it says nothing, the last id is a stop id."""
-        silent = ~self.present("finish_type")
-        return self.stopped | (silent & np.isin(self.output.last, list(self.context.all_stop_ids)))
+        return self.stopped | (~self.present("finish_type") & self.at_stop)
 
     @cached_property
     def samplings(self) -> pl.DataFrame:
-        """Facts of each row's recorded sampling: ``max_new_tokens`` (Int64) and ``fault`` (String), null for none."""
+        """Facts of each row's recorded sampling; see :func:`read_samplings`."""
         return read_samplings(self.column("sampling", pl.String))
+
+    @cached_property
+    def at_stop(self) -> Mask:
+        """Where the output's last id is a stop id, of the target's or of the row's own."""
+        last = self.output.last
+        return np.isin(last, list(self.context.all_stop_ids)) | self.own_stop(np.arange(len(self)), last)
+
+    @cached_property
+    def at_recorded_stop(self) -> Mask:
+        """Where the output's last id is one at which the engine was to stop."""
+        last = self.output.last
+        of_target = np.isin(last, list(self.context.recorded_stop_ids)) & ~self.ignores_eos
+        return of_target | self.own_stop(np.arange(len(self)), last)
+
+    @cached_property
+    def ignores_eos(self) -> Mask:
+        """Where the request took the target's own stop ids out of the stop set."""
+        if self.context.stop_token_ids is not None:
+            return np.zeros(len(self), np.bool_)
+        return self.samplings["ignore_eos"].fill_null(value=False).to_numpy()
+
+    @cached_property
+    def own_stop_ids(self) -> frozenset[int]:
+        """Stop ids that single rows record and the target does not have."""
+        return frozenset((self._own_stops & (1 << _ID_BITS) - 1).tolist()) - self.context.all_stop_ids
+
+    def own_stop(self, rows: Ints, ids: Ids) -> Mask:
+        """Whether each of ``ids`` is a stop id that the row beside it records."""
+        if not len(self._own_stops):
+            return np.zeros(len(ids), np.bool_)
+        inside = (ids >= 0) & (ids < 1 << _ID_BITS)
+        return inside & np.isin((rows << _ID_BITS) | np.where(inside, ids, 0), self._own_stops)
+
+    def own_stops_of(self, row: int) -> frozenset[int]:
+        """The stop ids that one row records."""
+        own = self._own_stops[self._own_stops >> _ID_BITS == row]
+        return frozenset((own & (1 << _ID_BITS) - 1).tolist())
+
+    @cached_property
+    def _own_stops(self) -> Ints:
+        """Row number and id, in one number, of every stop id that a row records.
+
+        None where the file says them, or where no row's set says more or less than the target's.
+        """
+        if self.context.stop_token_ids is not None:
+            return np.empty(0, np.int64)
+        stops = self.samplings.select("stop_token_ids").with_row_index("row").drop_nulls().explode("stop_token_ids")
+        stops = stops.drop_nulls()
+        if not self.ignores_eos.any() and np.isin(stops["stop_token_ids"], list(self.context.all_stop_ids)).all():
+            return np.empty(0, np.int64)
+        keys: Ints = (stops["row"].cast(pl.Int64).to_numpy() << _ID_BITS) | stops["stop_token_ids"].to_numpy()
+        return keys
 
     @cached_property
     def max_new_tokens(self) -> Ints:
         """Cap of the request in tokens, -1 where it is not recorded."""
-        return self.samplings["max_new_tokens"].fill_null(-1).to_numpy()
+        return filled(self.samplings["max_new_tokens"], -1)
 
     @cached_property
     def echo(self) -> Ints:
@@ -234,7 +299,9 @@ class Batch:
         return self.output_marks.where(self.output_marks.id == (NO_ID if token_id is None else token_id))
 
     def _finished(self, *kinds: str) -> Mask:
-        return self.column("finish_type", pl.String).is_in(kinds).fill_null(value=False).to_numpy()
+        finish = self.column("finish_type", pl.String)
+        finished: Mask = np.any([where(finish == kind) for kind in kinds], axis=0)
+        return finished
 
     @cached_property
     def _prompt_reasoning(self) -> Ints:

@@ -5,10 +5,11 @@ Nothing here loops over tokens in Python.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,9 @@ MIN_ID, MAX_ID = -(2**31), 2**31 - 1
 
 NULL_ID = MIN_ID
 """Stands where an id is null: what nobody writes, so that a -1 which somebody did write is told from it."""
+
+HUGE_ID = 2**63 - 1
+"""Stands where an id fits into no int64."""
 
 _SIGNED = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 _UNSIGNED = (pl.UInt8, pl.UInt16, pl.UInt32)
@@ -106,6 +110,8 @@ class TokenColumn:
         if not isinstance(series.dtype, pl.List) or inner not in (*_SIGNED, *_UNSIGNED):
             raise TypeError(f"column {series.name!r} must be a list of integer ids, not {series.dtype}")
         null_rows = nulls(series)
+        if null_rows.all():  # of many columns that few sources have
+            return cls(np.empty(0, np.int32), np.zeros(len(series) + 1, np.int64), null_rows)
         lengths = series.list.len()
         lengths = lengths.fill_null(0) if null_rows.any() else lengths
         offsets = np.zeros(len(series) + 1, np.int64)
@@ -227,20 +233,20 @@ class TokenColumn:
         """
         return [hash(bytes(row)) for row in self.row_bytes()]
 
-    def row_bytes(self) -> list[memoryview]:
+    def row_bytes(self) -> Iterator[memoryview]:
         """Each row's ids as little-endian int32 in memory; as int64 where one of the row does not fit."""
         narrow = self._rows_in_memory("<i4")
-        wide = np.unique(self.outside(MIN_ID, MAX_ID + 1).row).tolist()
-        if wide:
-            whole = self._rows_in_memory("<i8")
-            for row in wide:
-                narrow[row] = whole[row]
-        return narrow
+        wide = frozenset(self.outside(MIN_ID, MAX_ID + 1).row.tolist())
+        if not wide:
+            return narrow
+        both = zip(narrow, self._rows_in_memory("<i8"), strict=True)
+        return (whole if row in wide else part for row, (part, whole) in enumerate(both))
 
-    def _rows_in_memory(self, dtype: str) -> list[memoryview]:
+    def _rows_in_memory(self, dtype: str) -> Iterator[memoryview]:
+        # One at a time: thousands of them at once would each time set off the garbage collector.
         values = np.ascontiguousarray(self.values, dtype)
         memory = values.view(np.uint8).data
-        return [memory[start:end] for start, end in pairwise((self.offsets * values.itemsize).tolist())]
+        return (memory[start:end] for start, end in pairwise((self.offsets * values.itemsize).tolist()))
 
     def _unequal(self, start: Ints, other: "TokenColumn", other_start: Ints, length: Ints) -> Marks:
         """Occurrences of differing ids between slices given by absolute starts; their index counts from the slice."""
@@ -261,3 +267,16 @@ def nulls(series: pl.Series) -> Mask:
     if count in (0, len(series)):
         return np.full(len(series), count > 0, np.bool_)
     return series.is_null().to_numpy()
+
+
+def where(series: pl.Series) -> Mask:
+    """Where a series of bool is true; null is not."""
+    return filled(series, value=False)
+
+
+def filled(series: pl.Series, value: int) -> NDArray[Any]:
+    """A series of numbers or bool with a value in place of its nulls; asking polars has a price, as above."""
+    missing = series.null_count()
+    if missing == len(series):
+        return np.full(len(series), value)
+    return (series.fill_null(value) if missing else series).to_numpy()

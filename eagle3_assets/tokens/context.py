@@ -6,13 +6,15 @@ What belongs here: plain values, and the index of current prompts. Not here: rea
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
 from eagle3_assets.config import LengthBand
 from eagle3_assets.tokens.codec import Codec
-from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.columns import TokenColumn, where
 from eagle3_assets.tokens.inert_prompts import InertPrompts
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
 
@@ -37,9 +39,11 @@ class PromptIndex:
         for batch in batches:
             ids = batch["sample_id"].to_list()
             prompts = TokenColumn.from_series(batch["prompt_ids"])
-            of_prompts = zip(prompts.hashes(), prompts.null_rows.tolist(), strict=True)
-            hashes.update(zip(ids, (None if null else found for found, null in of_prompts), strict=True))
-            ready.update(batch.filter(pl.col("status") == "ready")["sample_id"].to_list())
+            found: list[int | None] = [*prompts.hashes()]
+            for row in np.flatnonzero(prompts.null_rows).tolist():
+                found[row] = None
+            hashes.update(zip(ids, found, strict=True))
+            ready.update(compress(ids, where(batch["status"] == "ready")))
         return cls(hashes, frozenset(ready))
 
 
@@ -101,9 +105,18 @@ class Context:
     """Most rows that laws which decode look at: those first by a stable hash of the sample id."""
 
     def with_inert_prompts(self, batches: Iterable[pl.DataFrame]) -> "Context":
-        """The same context with prompts of inert text: ``sample_id`` and ``prompt_ids``, null where there are none."""
+        """The same context with prompts of inert text: columns of ``inert_prompts.INERT_PROMPTS``."""
         inert = InertPrompts.of(batches, self.control_ids, self.codec, self.declared_tools)
         return replace(self, inert_prompts=inert)
+
+    @cached_property
+    def rerendered(self) -> tuple[Mapping[str | None, int], TokenColumn]:
+        """The prompts that were rendered again, after the last one a null row, and each sample's row, its first."""
+        frame = self.rerendered_prompts
+        assert frame is not None  # noqa: S101 - the condition of the law that asks
+        rows = {sample: row for row, sample in reversed([*enumerate(frame["sample_id"].to_list())])}
+        ids = frame["prompt_ids"]
+        return rows, TokenColumn.from_series(pl.concat([ids, ids.clear(1)]))
 
     @cached_property
     def codec(self) -> Codec | None:

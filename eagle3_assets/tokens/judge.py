@@ -12,7 +12,7 @@ import polars as pl
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Ids, Ints, Mask
+from eagle3_assets.tokens.columns import Ids, Ints, Mask, nulls
 from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.drawing import Draw
 from eagle3_assets.tokens.laws import LAWS, ON_REQUEST, PartitionLaw, RowLaw, effective, laws_of
@@ -173,7 +173,7 @@ class _Tally:
     def verdict(self, rows: int, of: int, no_rows: str, context: Context) -> Verdict:
         """The law's verdict after the last batch, of a sample of ``rows`` where there are ``of``."""
         sample = f"judged a sample of {rows:,} of {of:,}" if rows < of else None
-        partly = "; ".join(filter(None, (sample, self.law.partly(context)))) or None
+        partly = _joined(sample, self.law.partly(context))
         missing = sum(map(len, self.missing_rows))
         if missing and not context.mixed_records and (self.recorded or context.complete_records):
             self.judged += missing - self.judged_without
@@ -182,13 +182,19 @@ class _Tally:
                 self._mark(rows_without)
             room = self._room("error", missing)
             self.findings += self.missing[:room]
+            missing = 0
         elif missing:
             lacking = f" in {missing:,} of {counted(rows, 'sample')}" if missing < rows else ""
-            partly = "; ".join(filter(None, (f"{self.law.missing}{lacking}", partly)))
+            partly = _joined(f"{self.law.missing}{lacking}", partly)
+            missing -= self.judged_without
+        others = rows - self.judged - missing
         self.findings.sort(key=lambda f: f.row)
         reason = self.impossible or (no_rows if not rows else None if self.judged else self.law.nothing)
         if reason is not None:
             return _not_judged(self.law, self.effect, rows, reason)
+        if others:
+            why = self.law.others or f"of these {self.law.nothing}"
+            partly = _joined(partly, f"{others:,} of {counted(rows, 'sample')} not judged: {why}")
         share = self.violations / rows
         remark = self.law.remark(self.judged, self.violations)
         remarks = self.warnings or remark is not None
@@ -429,6 +435,10 @@ def _partition_verdict(
     return verdict, findings, broken
 
 
+def _joined(*parts: str | None) -> str | None:
+    return "; ".join(filter(None, parts)) or None
+
+
 def _weighed(effect: Effect, violations: int, remarks: int | bool, share: float, limit: float) -> tuple[Status, bool]:
     """The status that an effect makes of what was found, and whether the partition is refused."""
     if not violations:
@@ -443,7 +453,8 @@ def _not_judged(law: RowLaw | PartitionLaw, effect: Effect, rows: int, reason: s
 
 
 def _rows(found: Iterable[Found], severity: Severity) -> Ints:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *(f.rows for f in found if f.severity == severity)]))
+    rows = [f.rows for f in found if f.severity == severity and len(f.rows)]
+    return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.int64)
 
 
 def _sliced(batches: Iterable[pl.DataFrame]) -> Iterable[pl.DataFrame]:
@@ -456,7 +467,7 @@ def _sliced(batches: Iterable[pl.DataFrame]) -> Iterable[pl.DataFrame]:
 def _with_prompt(frame: pl.DataFrame) -> Mask:
     if "prompt_ids" not in frame.columns:
         return np.ones(len(frame), np.bool_)
-    return frame["prompt_ids"].is_not_null().to_numpy()
+    return ~nulls(frame["prompt_ids"])
 
 
 def _without_result(asset: Asset, facts: pl.DataFrame, rows: int) -> str | None:

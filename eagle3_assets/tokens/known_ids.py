@@ -27,7 +27,7 @@ class KnownIds:
     vocab_size: int
     """Of the models' configs."""
     tokens: Mapping[str, int]
-    """Structural tokens."""
+    """Structural tokens. The last id here, or of those without a use, is that of the tokenizer's last token."""
     words: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Texts that stand between structural tokens in suffixes, each as the target's tokenizer encodes it."""
     reserved: Mapping[int, str] = field(default_factory=dict)

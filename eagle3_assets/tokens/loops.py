@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from eagle3_assets.tokens.columns import NO_ID, Ids, Ints, Mask, TokenColumn
 
@@ -67,7 +66,8 @@ def may_have_run(column: TokenColumn, shortest: int) -> Ints:
 def edges_again(column: TokenColumn, starts: Ints, ends: Ints) -> tuple[Mask, Mask]:
     """Rows that may begin again, or end in a loop, one bool each; none that does is left out.
 
-    A row begins again where the ids from its start on stand there a second time right after the first; it ends in a
+    A row begins again where the ids from its start on, ``GRAM`` at least, stand there a second time right after the
+    first; or fewer of them, if that second time in turn is the beginning of more which stand there twice. It ends in a
     loop where its last ids, ``GRAM`` at least, stand before its end, not further away than a third of the row.
 
     Args:
@@ -90,8 +90,9 @@ def edges_again(column: TokenColumn, starts: Ints, ends: Ints) -> tuple[Mask, Ma
     row = np.searchsorted(column.offsets, places, side="right") - 1
     at = places - column.offsets[row]
     early = at < middle[row]
-    begins, loops = _begins_with_two(column, starts, first), np.zeros(len(column), np.bool_)
-    begins[_begins_again(column, starts, row[early], (at - place[row])[early], first)] = True
+    begins, loops = np.zeros((2, len(column)), np.bool_)
+    begins[_begins_again(column, starts, row[early], (at - place[row])[early], GRAM)] = True
+    begins[_begins_with_more(column, starts, first)] = True
     loops[_ends_again(column, ends, row[~early], (at - place_last[row])[~early], last)] = True
     return begins, loops
 
@@ -104,26 +105,33 @@ def _window(column: TokenColumn, start: Ints, width: int) -> Ints:
     return ids
 
 
-def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, first: Ints) -> Ints:
-    """In which rows the first passage stands at one of these indices, from where on the row may begin again."""
+def _begins_again(column: TokenColumn, starts: Ints, row: Ints, at: Ints, shortest: int | Ints) -> Ints:
+    """In which rows ``shortest`` ids or more from the start on may stand a second time at one of these indices.
+
+    All ids before the second time stand there twice then: the first few of them are compared, and the last one.
+    """
     period = at - starts[row]
-    inside = (period >= GRAM) & (at + period <= column.lengths[row])
-    row, at, period = row[inside], at[inside], period[inside]
-    for step in range(GRAM):  # one pass for each id of the passage, over what is left
-        same = column.values[column.offsets[row] + at + step] == first[row, step]
+    inside = (period >= shortest) & (at + period <= column.lengths[row])
+    row, at, period = row[inside], (column.offsets[row] + at)[inside], period[inside]
+    for step in (*range(GRAM), None):  # one pass for each of a few ids, over what is left
+        place = at + (period - 1 if step is None else np.minimum(step, period - 1))
+        same = column.values[place] == column.values[place - period]
         row, at, period = row[same], at[same], period[same]
-    end = column.offsets[row] + at - 1
-    again: Ints = row[column.values[end] == column.values[end + period]]
-    return again
+    return row
 
 
-def _begins_with_two(column: TokenColumn, starts: Ints, first: Ints) -> Mask:
-    """Rows that begin with the same few ids twice, fewer than ``GRAM``."""
-    found = np.zeros(len(column), np.bool_)
-    for period in range(1, GRAM):
-        inside = starts + 2 * period <= column.lengths
-        found |= inside & (first[:, :period] == first[:, period : 2 * period]).all(axis=1)
-    return found
+def _begins_with_more(column: TokenColumn, starts: Ints, first: Ints) -> Ints:
+    """Rows that begin with the same few ids twice, fewer than ``GRAM``, and may go on with more that stand there twice.
+
+    The second time is the beginning of those, as of the pieces of a stream that each repeat the last one.
+    """
+    periods = np.arange(1, GRAM)
+    twice = np.column_stack([(first[:, :p] == first[:, p : 2 * p]).all(axis=1) for p in periods])
+    rows, period = np.nonzero(twice & (starts[:, np.newaxis] + 2 * periods <= column.lengths[:, np.newaxis]))
+    few, second = column.take(rows), starts[rows] + periods[period]
+    places = np.flatnonzero(few.values == np.repeat(first[rows, 0], few.lengths))
+    row = np.searchsorted(few.offsets, places, side="right") - 1
+    return rows[_begins_again(few, second, row, places - few.offsets[row], periods[period][row] + 1)]
 
 
 def _ends_again(column: TokenColumn, ends: Ints, row: Ints, at: Ints, last: Ints) -> Ints:
@@ -211,9 +219,8 @@ class _Sums:
         self._sums = np.zeros(len(ids) + 1, np.uint64)
         np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * self._powers[:-1], out=self._sums[1:])
 
-    def same(self, first: ArrayLike, second: ArrayLike, length: ArrayLike) -> Mask:
+    def same(self, first: int | Ints, second: Ints, length: Ints) -> Mask:
         """Whether the slices of ``length`` ids from ``first`` and from ``second``, which comes later, are equal."""
-        first, second, length = np.broadcast_arrays(first, second, length)
         ours = (self._sums[first + length] - self._sums[first]) * self._powers[second - first]
         equal: Mask = ours == self._sums[second + length] - self._sums[second]
         return equal

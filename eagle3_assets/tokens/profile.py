@@ -140,6 +140,14 @@ class TargetProfile:
     """Whether what stands in a call without an argument id is JSON with ``name`` and ``arguments``."""
     tokens: Mapping[int, str] = field(default_factory=dict)
     """Text of every structural id above."""
+    token_count: int | None = None
+    """Ids up to the tokenizer's last token; None where that is not known. What follows up to ``vocab_size`` pads the
+    embedding: no text has such an id, and the target was never trained on it."""
+
+    @cached_property
+    def end_of_tokens(self) -> int:
+        """The first id that no token has; ``vocab_size`` where that is not known to be less."""
+        return self.vocab_size if self.token_count is None else self.token_count
 
     @cached_property
     def structural_ids(self) -> frozenset[int]:
@@ -282,7 +290,12 @@ class _Resolution:
             tool_call_json=spec.tool_call_json,
             reserved_ids=self._reserved(spec.reserved),
             tokens=self.tokens,
+            token_count=self._token_count(),
         )
+
+    def _token_count(self) -> int | None:
+        ids = {*self.vocabulary.values(), *self.tokenizer.added_tokens_decoder}
+        return min(max(ids) + 1, self.vocab_size) if ids else None
 
     def _optional(self, token: str | None) -> int | None:
         token_id = self.vocabulary.get(token) if token is not None else None

@@ -72,7 +72,7 @@ def _generation_facts(batch: Batch, generated: Mask) -> dict[str, pl.Series]:
             "prompt_hash": pl.Series(batch.prompt_hashes, dtype=pl.Int64),
             "output_hash": pl.Series(batch.output_hashes, dtype=pl.Int64),
             "plain_end": _plain_ends(batch),
-            "at_stop": pl.Series(np.isin(batch.output.last, list(batch.context.all_stop_ids))),
+            "at_stop": pl.Series(batch.at_stop),
         }
     )
     with_prompt, with_output = (pl.Series(generated & ~ids.null_rows) for ids in (batch.prompt, batch.output))

@@ -16,6 +16,9 @@ import numpy as np
 from eagle3_assets.tokens.columns import Ids, Ints, Mask
 from eagle3_assets.tokens.wording import percent
 
+MAX_VOCAB_SIZE = 1 << 24
+"""More ids than any target has: what says more is damaged, and is not counted in so many places of memory."""
+
 SHARES = (0.99, 0.999)
 """Shares of the tokens whose sizes the table names."""
 

@@ -101,6 +101,7 @@ def test_structural_ids_made_of_text_are_never_sent(make_project: ProjectMaker, 
     look = evaluated.dagster_event.asset_check_evaluation_data.metadata["look"].text
     assert look == f"eagle3-assets prompt d --ids --id {tokenized['sample_id'][0]}"
     assert said(made, "tools_rendered")[0] == "passed"
+    assert said(made, "messages_rendered")[0] == "passed"
     assert stored(project, "training_samples").height == 3
     event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))
     assert event

@@ -67,3 +67,35 @@ def test_ids_of_every_other_family_are_not_taken_for_its_own(name: str, tmp_path
             entry["output_ids"] = [*TEXT[n:], entry["output_ids"][-1]]
         found = audit(write(tmp_path / "o.jsonl", *lines), options=("--profile", name)).only
         assert "target_structure" in {finding["law"] for finding in found["file_findings"]}, other
+
+
+@pytest.mark.parametrize(
+    ("name", "padding"),
+    [
+        ("qwen3", 151_669),
+        ("qwen3", 151_935),
+        ("qwen3-thinking", 151_700),
+        ("qwen3-instruct", 151_669),
+        ("deepseek-v3.1", 128_900),
+        ("deepseek-r1", 129_279),
+        ("gpt-oss", 200_500),
+    ],
+)
+def test_ids_that_no_token_has_are_found(name: str, padding: int, tmp_path: Path, audit: Audit) -> None:
+    good, in_output, in_prompt = (line(name, sample, thinking=True) for sample in range(3))
+    in_output["output_ids"][-2:-1] = [padding, padding]
+    place = len(in_output["output_ids"]) - 3
+    in_prompt["prompt_ids"].insert(1, padding)
+    result = audit(write(tmp_path / "o.jsonl", good, in_output, in_prompt), options=("--profile", name)).only
+    assert {sample: errors(result, sample) for sample in "012"} == {
+        "0": set(),
+        "1": {"no_reserved_ids"},
+        "2": {"prompt_well_formed"},
+    }
+    details = {law["name"]: law["examples"] for law in result["laws"]}
+    tokens, size = known_profile(name).token_count, known_profile(name).vocab_size
+    of_none = f"which is no token's (the tokenizer has {tokens:,}, the embedding {size:,}), has no"
+    [example] = details["no_reserved_ids"]
+    assert example["index"] == place
+    assert example["detail"] == f"id {padding} at index {place}, {of_none} use in an output, 1 more such id follows"
+    assert details["prompt_well_formed"][0]["detail"] == f"id {padding} at index 1, {of_none} place in a prompt"

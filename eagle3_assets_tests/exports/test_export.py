@@ -14,14 +14,17 @@ from upath import UPath
 
 from eagle3_assets.config import Export
 from eagle3_assets.exporting import ToExport, export
+from eagle3_assets.exports.card import dataset_card
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LAWS
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.exports.verifying import read_index, verify
-from eagle3_assets.exports.writing import UNFINISHED
+from eagle3_assets.exports.writing import UNFINISHED, sha256_of
 from eagle3_assets.generation.sealed import Sealed, read_identity, write_identity
+from eagle3_assets.identity import Identity, digest
 from eagle3_assets.interchange import Row, read_rows
+from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import write_parquet
 from eagle3_assets_tests.exports.conftest import Made
 
@@ -80,6 +83,15 @@ def test_every_format_verifies_and_its_card_says_what_it_is(form: str, made: Mad
             assert list(tmp_path.glob(data["path"]))
     if form != "lossy-conversations":
         assert all(one.violations == 0 and one.judged for one in found.laws if one.law != "rows_as_indexed")
+
+
+def test_the_names_of_others_break_no_line_of_a_card(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path)
+    target = manifest.target.model_copy(update={"model": "m\n---\n# x [a](b)", "weights": "path:/m\n# x"})
+    law = manifest.laws[0].model_copy(update={"violations": 1, "first": "sample a\n# x"})
+    lines = dataset_card(manifest.model_copy(update={"target": target, "laws": (law,)})).splitlines()
+    assert lines.count("---") == 2
+    assert not [line for line in lines if line.startswith("# x")]
 
 
 def test_no_place_and_no_secret_is_in_an_export(made: Made, tmp_path: Path) -> None:
@@ -163,14 +175,6 @@ def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: 
     assert not list((tmp_path / "vocabulary").iterdir())
 
 
-def test_a_place_with_other_files_is_left_alone(made: Made, tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "mine.jsonl").write_text("{}", encoding="utf-8")
-    with pytest.raises(ExportError, match=r"holds train/mine\.jsonl, which is of no export"):
-        made.export(tmp_path)
-    assert [path.name for path in tmp_path.rglob("*")] == ["train", "mine.jsonl"]
-
-
 def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: Path) -> None:
     one = made.to_export()
     rows = one.samples.collect()
@@ -189,10 +193,31 @@ def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: P
     assert not list(tmp_path.glob("*/*.jsonl"))
 
 
+@pytest.mark.parametrize("form", ["jsonl", "lossy-conversations"])
+def test_training_samples_of_earlier_outputs_leave_an_export_as_it_is(form: str, made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path, format=form)
+    one = made.to_export()
+    stale = one.samples.with_columns(pl.col("metadata").str.replace(r'"ids_sha256":"....', '"ids_sha256":"0000'))
+    with pytest.raises(ExportError, match=r"samples, \d+ of them of outputs that are not those of now"):
+        export(made.project, made.target, [replace(one, samples=stale)], UPath(tmp_path), manifest.settings)
+    assert verify(UPath(tmp_path)).manifest == manifest
+
+
+def test_names_that_are_patterns_elsewhere_are_names_here(made: Made, tmp_path: Path) -> None:
+    place = tmp_path / "a[1]*b?"
+    made.export(place)
+    made.export(place, format="speculators")
+    made.export(place, format="parquet")
+    assert verify(UPath(place)).faults == ()
+
+
 def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path) -> None:
     manifest = made.export(tmp_path, max_length=2)
     assert manifest.files == ()
     assert manifest.fates["too_long"]
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "within_max_length: not judged: there are no rows" in card.replace("\\_", "_")
+    assert "no max_length was given" not in card.replace("\\_", "_")
     assert verify(UPath(tmp_path)).faults == ()
 
 
@@ -215,13 +240,45 @@ def test_what_does_not_belong_together_is_not_exported_together(made: Made, tmp_
 
     with pytest.raises(ExportError, match="d-trial: a trial's conversations are its dataset's too"):
         exported(replace(one, partition=made.project.partition("d-trial")))
+    assert not (tmp_path / "out").exists()
+
+
+def identity_of(one: ToExport) -> Identity:
+    return read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint)
+
+
+def of_another(one: ToExport, folder: Path, **changed: str) -> ToExport:
+    """The same outputs as another target's, by their record."""
     sealed = one.stored.sealed
-    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update={"weights": "others"})
-    write_identity(UPath(tmp_path), identity)
+    identity = identity_of(one).model_copy(update=changed)
+    write_identity(UPath(folder), identity)
     pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
-    of_another = replace(one.stored, sealed=Sealed(UPath(tmp_path), pointer))
-    with pytest.raises(ExportError, match="made by targets with other weights: others and sha256:"):
-        exported(replace(one, stored=of_another))
+    return replace(one, stored=replace(one.stored, sealed=Sealed(UPath(folder), pointer)))
+
+
+def test_what_another_target_made_is_not_exported_as_the_targets(made: Made, tmp_path: Path) -> None:
+    one = made.to_export()
+
+    def exported(*chosen: ToExport) -> None:
+        export(made.project, made.target, chosen, UPath(tmp_path / "out"), Export())
+
+    with pytest.raises(ExportError, match=f"d: its ids are of another tokenizer than the target's, {'f' * 16}; name"):
+        exported(of_another(one, tmp_path, tokenizer="f" * 64))
+    with pytest.raises(ExportError, match=r"d: it was made by other weights, or another config\.json, than the"):
+        exported(of_another(one, tmp_path, weights="sha256:0"))
+    # Of a server's weights it is known alone whether they are the same.
+    (tmp_path / "model.safetensors").symlink_to("gone")
+    here = made.target.settings.model_copy(update={"model": str(tmp_path)})
+    why = OneTarget(replace(made.target, settings=here)).refusal("d", identity_of(one))
+    said = f"cannot be said: {tmp_path}/model.safetensors: No such file or directory"
+    assert why == f"whether the target's weights made it {said}"
+    one_target = OneTarget(made.target)
+    first, other = (identity_of(one).model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
+    assert one_target.refusal("a", first) is None
+    assert one_target.refusal("b", first) is None
+    assert str(one_target.refusal("c", other)).startswith(
+        "it was made by other weights than a, path:/m@2 and not path:/m@1; put partitions of one target alone together"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -237,13 +294,14 @@ def _data(place: Path) -> Path:
     return place / "train" / "d-00000.jsonl"
 
 
-def _rehashed(place: Path) -> None:
+def rehashed(place: Path) -> None:
     """As somebody would who changes a file and the manifest with it."""
     manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    from eagle3_assets.exports.writing import sha256_of
-
-    for file in [*manifest["files"], *(one["index"] for one in manifest["partitions"])]:
-        file.update(sha256_of(UPath(place / file["path"])).model_dump(exclude={"path"}))
+    for file in [*manifest["files"], *manifest["beside"], *(one["index"] for one in manifest["partitions"])]:
+        if (place / file["path"]).exists():
+            file.update(sha256_of(UPath(place / file["path"])).model_dump(exclude={"path"}))
+    del manifest["sha256"]
+    manifest["sha256"] = digest(manifest, length=64)
     (place / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
 
 
@@ -251,18 +309,18 @@ def _edit_rows(place: Path, edit: Callable[[list[dict[str, object]]], object]) -
     rows = [json.loads(line) for line in _data(place).read_text(encoding="utf-8").splitlines()]
     edit(rows)
     _data(place).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    _rehashed(place)
+    rehashed(place)
 
 
 def _edit_index(place: Path, edit: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
     path = place / "index" / "d.parquet"
     write_parquet(edit(pl.read_parquet(path)), UPath(path))
-    _rehashed(place)
+    rehashed(place)
 
 
 def _overwrite(place: Path, text: str) -> None:
     _data(place).write_text(text, encoding="utf-8")
-    _rehashed(place)
+    rehashed(place)
 
 
 def _bump(rows: list[dict[str, object]]) -> None:

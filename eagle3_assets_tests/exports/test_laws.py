@@ -8,7 +8,7 @@ import pytest
 
 from eagle3_assets.contract import TRAINING_EXPORT
 from eagle3_assets.exports.formats import ReadBack
-from eagle3_assets.exports.laws import LAWS, LawFigures, Rows, judge_file, summed
+from eagle3_assets.exports.laws import LAWS, LawFigures, RowFacts, Rows, judge_file, summed
 from eagle3_assets.exports.selection import held_out
 from eagle3_assets.identity import ids_sha256
 
@@ -32,10 +32,10 @@ def line(number: int, *, tail: int = 0) -> Line:
     }
 
 
-def figures(lines: list[Line], max_length: int | None = 7) -> dict[str, LawFigures]:
+def figures(lines: list[Line], max_length: int | None = 7, **format_: bool) -> dict[str, LawFigures]:
     read = pl.DataFrame([[row[name] for row in lines] for name in ReadBack], schema=ReadBack)
     index = pl.DataFrame([{name: row.get(name) for name in TRAINING_EXPORT} for row in lines], schema=TRAINING_EXPORT)
-    rows = Rows.of(read, index, vocab_size=10, max_length=max_length, eval_share=0.5)
+    rows = Rows.of(read, index, RowFacts(10, max_length, 0.5, **format_))
     return {one.law: one for one in judge_file("f", rows)}
 
 
@@ -50,6 +50,7 @@ def changed(**values: Any) -> Callable[[Line], Line]:
 DAMAGES: list[tuple[str, Callable[[Line], Line], set[str]]] = [
     ("another sample", changed(id="s77"), {"rows_as_indexed"}),
     ("no sample id", changed(id=""), {"rows_as_indexed"}),
+    ("null for a sample id", changed(id=None), {"rows_as_indexed"}),
     ("mask too short", lambda row: {**row, "loss_mask": row["loss_mask"][:-1]}, {"equal_lengths"}),
     ("mask too long", lambda row: {**row, "loss_mask": [*row["loss_mask"], 1]}, {"equal_lengths"}),
     ("empty", changed(input_ids=[], loss_mask=[]), {"equal_lengths", "something_to_learn"}),
@@ -121,7 +122,21 @@ def test_a_tail_is_masked_of_cut_off_outputs_alone() -> None:
 
 
 def test_what_cannot_be_judged_says_why() -> None:
-    found = figures([{**line(0), "id": None}], max_length=None)
+    found = figures([{**line(0), "id": None}], max_length=None, named=False)
     assert found["rows_as_indexed"].sentence.endswith("not judged: the format has no place for ids of samples")
     assert found["within_max_length"].sentence.endswith("not judged: no max_length was given")
     assert summed([list(found.values())] * 2)[1].judged == 2
+    masked_away = figures([{**line(0), "loss_mask": [0] * 7}])["mask_is_output"]
+    assert masked_away.sentence == "mask_is_output: not judged: there is no row that it could be judged of"
+
+
+def test_of_nothing_no_law_claims_a_reason_that_is_not_so() -> None:
+    assert {one.sentence.partition(": ")[2] for one in summed([])} == {"not judged: there are no rows"}
+
+
+def test_of_text_the_laws_about_samples_and_sides_are_judged() -> None:
+    found = figures([{**line(0), "input_ids": None, "loss_mask": None}], lossy=True)
+    judged = {name for name, one in found.items() if one.judged}
+    assert judged == {"rows_as_indexed", "split_by_conversation"}
+    assert {one.unjudged for one in found.values() if not one.judged} == {"the ids are lost in this format"}
+    assert not [one for one in found.values() if one.violations]

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,18 @@ from upath import UPath
 from eagle3_assets.exports import vocabulary as files
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.verifying import verify
-from eagle3_assets.exports.vocabulary import LAWS, judge_vocabulary, read_vocabulary
-from eagle3_assets.exports.writing import sha256_of
+from eagle3_assets.exports.vocabulary import Recount, read_vocabulary
+from eagle3_assets.exports.vocabulary_laws import LAWS, judge_vocabulary
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, VocabularyError, choose, count_ids
 from eagle3_assets_tests.exports.conftest import Made
-from eagle3_assets_tests.exports.test_export import rows_of
+from eagle3_assets_tests.exports.test_export import rehashed, rows_of
 
 STRUCTURAL = {9, 7}
 OTHER = np.array([5, 5, 5, 2, 2, 8, 7, 8])
 """Trained tokens; of V = 10 ids, D = 4 are 2, 5, 7 and 9; 8 is as frequent as 2 and higher."""
+
+
+RECOUNT = Recount(count_ids(OTHER, 10), {"d": len(OTHER)})
 
 
 def chosen() -> DraftVocabulary:
@@ -48,7 +51,7 @@ def saved(path: Path, **maps: np.ndarray) -> None:
 
 
 def faults(place: UPath, **against: Any) -> dict[str, str]:
-    against = {"structural": STRUCTURAL, "recount": count_ids(OTHER, 10), **against}
+    against = {"structural": STRUCTURAL, "recount": RECOUNT, **against}
     return {one.law.name: one.fault for one in judge_vocabulary(read_vocabulary(place, **against)) if one.fault}
 
 
@@ -61,7 +64,7 @@ def test_the_files_hold_what_was_chosen_in_the_forms_that_trainers_read(tmp_path
     mapping = loaded(tmp_path / "vocab_mapping.pt")
     assert [str(mapping[name].dtype) for name in ("d2t", "t2d")] == ["torch.int64", "torch.bool"]
     assert (mapping["d2t"].tolist(), mapping["t2d"].tolist()) == (d2t.tolist(), t2d.tolist())
-    assert [one.sentence for one in judge_vocabulary(read_vocabulary(place, recount=count_ids(OTHER, 10)))] == [
+    assert [one.sentence for one in judge_vocabulary(read_vocabulary(place, recount=RECOUNT))] == [
         f"{law.name}: kept" for law in LAWS
     ]
 
@@ -81,7 +84,11 @@ def _save(place: Path, **changed: Any) -> None:
         np.save(place / f"{name}.npy", value)
 
 
-def _frequencies(place: Path, change: Callable[[dict[int, int]], Mapping[int, int]]) -> None:
+def maps(place: Path) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in loaded(place / "vocab_mapping.pt").items()}
+
+
+def _frequencies(place: Path, change: Callable[[dict[int, int]], object]) -> None:
     import torch
 
     path = place / "token_freq.pt"
@@ -101,7 +108,7 @@ def _maps(place: Path, ids: list[int]) -> None:
     saved(place / "vocab_mapping.pt", d2t=d2t, t2d=t2d)
 
 
-AGREE, MAPPING, STRUCTURE, FREQUENT, TRAINED = (law.name for law in LAWS)
+READABLE, AGREE, MAPPING, STRUCTURE, FREQUENT, TRAINED, RECORD = (law.name for law in LAWS)
 
 DAMAGES: list[tuple[str, Callable[[Path], object], set[str], str]] = [
     ("offset", lambda at: _save(at, d2t=np.array([2, 4, 5, 7])), {AGREE, MAPPING}, "draft id 3 is target id 10 by d2t"),
@@ -124,23 +131,54 @@ DAMAGES: list[tuple[str, Callable[[Path], object], set[str], str]] = [
     (
         "tokens more",
         lambda at: _frequencies(at, lambda counts: {**counts, 5: 9}),
-        {TRAINED},
-        "counts 14 tokens, vocabulary.json 8, and 8 have a loss",
+        {TRAINED, RECORD},
+        "counts 14 tokens, and 8 have a loss",
     ),
     (
         "another id's tokens",
-        lambda at: _frequencies(at, lambda counts: {**counts, 8: 1, 3: 1}),
-        {TRAINED},
+        lambda at: _frequencies(at, lambda counts: dict(sorted({**counts, 8: 1, 3: 1}.items()))),
+        {TRAINED, RECORD},
         "target id 3 is counted 1 times and trained on 0 times",
     ),
-    ("nothing", lambda at: _frequencies(at, lambda _: {}), {FREQUENT, TRAINED}, "counts nothing"),
-    ("other total", lambda at: _record(at, tokens=9), {TRAINED}, "vocabulary.json 9"),
-    ("id beyond", lambda at: _frequencies(at, lambda _: {10: 1}), {AGREE}, "token_freq.pt: cannot be read: has ids"),
-    ("no file", lambda at: (at / "t2d.npy").unlink(), {AGREE}, "t2d.npy: is not there"),
-    ("no numpy", lambda at: (at / "d2t.npy").write_bytes(b"\0"), {AGREE}, "d2t.npy: cannot be read"),
-    ("no torch", lambda at: (at / "vocab_mapping.pt").write_bytes(b"PK"), {AGREE}, "vocab_mapping.pt: cannot be read"),
-    ("32 bits", lambda at: _save(at, d2t=np.array([2, 4, 5, 6], np.int32)), {AGREE}, "holds int32"),
-    ("no record", lambda at: _record(at, structural_ids=[11]), {AGREE}, "is no record of this version"),
+    ("nothing", lambda at: _frequencies(at, lambda _: {}), {FREQUENT, TRAINED, RECORD}, "counts nothing"),
+    ("other total", lambda at: _record(at, tokens=9), {RECORD}, "tokens: 8 -> 9"),
+    ("other coverage", lambda at: _record(at, covered_tokens=8), {RECORD}, "covered_tokens: 6 -> 8"),
+    ("other knee", lambda at: _record(at, knee=1), {RECORD}, "knee: 2 -> 1"),
+    ("other seen ids", lambda at: _record(at, seen_ids=9), {RECORD}, "seen_ids: 4 -> 9"),
+    ("another partition", lambda at: _record(at, partitions={"e": 8}), {RECORD}, "partitions.d: 8 -> None"),
+    ("huge", lambda at: _record(at, vocab_size=10**15), {READABLE}, "is no record of this version"),
+    (
+        "fractions",
+        lambda at: _frequencies(at, lambda counts: {**counts, 5: 3.4}),
+        {READABLE},
+        "other than whole numbers",
+    ),
+    (
+        "text",
+        lambda at: _frequencies(at, lambda counts: {str(i): n for i, n in counts.items()}),
+        {READABLE},
+        "other than",
+    ),
+    ("unseen", lambda at: _frequencies(at, lambda counts: {**counts, 9: 0}), {READABLE}, "ids that do not occur"),
+    ("order", lambda at: _frequencies(at, lambda counts: dict(reversed(counts.items()))), {READABLE}, "not ascending"),
+    ("no counts", lambda at: _frequencies(at, lambda _: [1]), {READABLE}, "other than whole numbers by id"),
+    (
+        "one map more",
+        lambda at: saved(at / "vocab_mapping.pt", **{**maps(at), "x": np.zeros(1)}),
+        {READABLE},
+        "other than d2t and t2d",
+    ),
+    ("id beyond", lambda at: _frequencies(at, lambda _: {10: 1}), {READABLE}, "token_freq.pt: cannot be read: has ids"),
+    ("no file", lambda at: (at / "t2d.npy").unlink(), {READABLE}, "t2d.npy: is not there"),
+    ("no numpy", lambda at: (at / "d2t.npy").write_bytes(b"\0"), {READABLE}, "d2t.npy: cannot be read"),
+    (
+        "no torch",
+        lambda at: (at / "vocab_mapping.pt").write_bytes(b"PK"),
+        {READABLE},
+        "vocab_mapping.pt: cannot be read",
+    ),
+    ("32 bits", lambda at: _save(at, d2t=np.array([2, 4, 5, 6], np.int32)), {READABLE}, "holds int32"),
+    ("no record", lambda at: _record(at, structural_ids=[11]), {READABLE}, "is no record of this version"),
 ]
 
 
@@ -165,7 +203,7 @@ def test_a_file_that_would_run_code_is_not_run(tmp_path: Path) -> None:
     import torch
 
     torch.save({"d2t": Path("x")}, tmp_path / "vocab_mapping.pt")
-    assert "vocab_mapping.pt: cannot be read" in faults(place)[AGREE]
+    assert "vocab_mapping.pt: cannot be read" in faults(place)[READABLE]
 
 
 def test_without_torch_what_needs_it_is_not_judged_and_nothing_is_written(
@@ -174,7 +212,7 @@ def test_without_torch_what_needs_it_is_not_judged_and_nothing_is_written(
     place = written(tmp_path)
     monkeypatch.setattr(files, "find_spec", lambda _: None)
     unjudged = {one.law.name: one.unjudged for one in judge_vocabulary(read_vocabulary(place)) if one.unjudged}
-    assert unjudged == dict.fromkeys((MAPPING, FREQUENT, TRAINED), "torch is not installed here")
+    assert unjudged == dict.fromkeys((MAPPING, FREQUENT, TRAINED, RECORD), "torch is not installed here")
     with pytest.raises(ExportError, match=r"pip install 'eagle3-assets\[local\]', or export without a vocabulary"):
         written(tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -210,15 +248,16 @@ def test_tokens_that_the_loss_was_taken_off_are_not_counted(made: Made, tmp_path
     assert verify(UPath(tmp_path)).faults == ()
 
 
+def _with_another(counts: dict[int, int]) -> dict[int, int]:
+    return dict(sorted({**counts, 5: counts.get(5, 0) + 1}.items()))
+
+
 def test_verifying_finds_a_vocabulary_of_other_data(made: Made, tmp_path: Path) -> None:
     made.export(tmp_path)
-    _frequencies(tmp_path / "vocabulary", lambda counts: {**counts, 5: counts.get(5, 0) + 1})
-    [unlike] = verify(UPath(tmp_path)).faults
+    _frequencies(tmp_path / "vocabulary", _with_another)
+    unlike, *_ = verify(UPath(tmp_path)).faults
     assert unlike.startswith("vocabulary/token_freq.pt: is not the file that was written")
-    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-    for file in manifest["beside"]:
-        file.update(sha256_of(UPath(tmp_path / file["path"])).model_dump(exclude={"path"}))
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    rehashed(tmp_path)
     assert any(fault.startswith("vocabulary: counts_are_trained_tokens: ") for fault in verify(UPath(tmp_path)).faults)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Never
 
 import polars as pl
 import pytest
@@ -106,6 +107,11 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
         (("--format", "csv"), 2, "--format: Input should be 'jsonl', 'speculators'"),
         (("--eval-share", "1"), 2, "--eval-share: "),
         (("--max-length", "2"), 1, "no sample is left to train on"),
+        (("--max-length", "3000000000"), 2, "--max-length: Input should be less than 2147483648"),
+        (("--eval-share", "0.999999"), 1, "train on: all 11 exported rows are held out; give a smaller"),
+        (("--to", ""), 2, "no directory is named"),
+        (("--push", ""), 2, "is no name of a dataset of the Hub"),
+        (("--push", "no//name"), 2, "'no//name': is no name of a dataset of the Hub"),
     ],
 )
 def test_what_the_export_command_refuses(
@@ -114,6 +120,42 @@ def test_what_the_export_command_refuses(
     given, _, err = invoke(made, "export", "d", "--to", str(tmp_path / "out"), *options)
     assert given == code
     assert said in " ".join(err.split())
+    assert (tmp_path / "out").exists() == (code == 1)
+
+
+@pytest.mark.parametrize("limit", ["draft_vocab_size", "cut_off_tail", "shard_rows", "max_length"])
+def test_the_greatest_limits_are_taken(limit: str, made: Made, tmp_path: Path) -> None:
+    assert made.export(tmp_path, cut_off="mask", **{limit: 2**31 - 1}).files  # type: ignore[arg-type] # by name
+
+
+def test_an_interrupted_command_says_what_it_kept(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object, **__: object) -> Never:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eagle3_assets.exporting.export", interrupted)
+    code, _, err = invoke(made, "export", "d", "--to", str(tmp_path / "out"))
+    assert code == 130
+    assert err.endswith("\ninterrupted; files that are complete are kept, and the next export goes on from them\n")
+    monkeypatch.setattr("eagle3_assets.whereabouts.whereabouts", interrupted)
+    code, _, err = invoke(made, "whereabouts", "d")
+    assert code == 130
+    assert err.endswith("\ninterrupted\n")
+
+
+def test_an_export_that_is_not_there_is_not_looked_into(made: Made, tmp_path: Path) -> None:
+    code, out, err = invoke(made, "whereabouts", "d", "--export", str(tmp_path / "typo"))
+    assert (code, out) == (2, "")
+    assert "typo: holds no manifest.json: it is no export" in err
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert invoke(made, "verify", str(tmp_path / "file"))[0] == 2
+    assert invoke(made, "verify", "")[0] == 2
+    made.export(tmp_path / "out")
+    manifest = (tmp_path / "out" / "manifest.json").read_text(encoding="utf-8")
+    other = manifest.replace('"partition": "d"', '"partition": "other"')
+    (tmp_path / "out" / "manifest.json").write_text(other, encoding="utf-8")
+    code, out, err = invoke(made, "whereabouts", "d", "--export", str(tmp_path / "out"))
+    assert "out: is an export without d" in err
+    assert "usable\t" in out
 
 
 def test_a_partition_that_was_not_made_is_named(made: Made, tmp_path: Path) -> None:

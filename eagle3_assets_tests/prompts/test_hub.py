@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from huggingface_hub import constants
@@ -13,6 +14,7 @@ from eagle3_assets.config import parse_address
 from eagle3_assets.prompts.sources import PromptSourceError, find
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PAGE = "https://huggingface.co/datasets/owner/name"
 ADDRESS = f"hf://datasets/owner/name@{COMMIT}"
 
 
@@ -74,7 +76,8 @@ def test_a_snapshot_that_is_known_to_be_incomplete_is_not_read(cache: Path) -> N
 
 @pytest.mark.usefixtures("cache")
 def test_what_is_not_in_the_cache_is_named() -> None:
-    with pytest.raises(PromptSourceError, match=r"other@0123.*: the files are not in the local cache"):
+    fetch = f"fetch them where there is a connection: hf download owner/other --repo-type dataset --revision {COMMIT}"
+    with pytest.raises(PromptSourceError, match=rf"other@0123.*: the files are not in the local cache.*{fetch}"):
         find([ADDRESS.replace("name", "other")])
     with pytest.raises(PromptSourceError, match="No such file"):
         find([f"{ADDRESS}/none.jsonl"])
@@ -95,25 +98,35 @@ def test_an_address_that_could_move_is_none(address: str, said: str) -> None:
         parse_address(address)
 
 
+class Refusing(BaseHTTPRequestHandler):
+    """Lets nobody in."""
+
+    seen: ClassVar[list[str | None]] = []
+    code: ClassVar[str | None] = None
+    status: ClassVar[int] = 401
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers.get("Authorization"))
+        self.send_response(self.status)
+        self.send_header("X-Error-Message", f"who is {self.seen[-1]}?")
+        if self.code:
+            self.send_header("X-Error-Code", self.code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str | None]]:
     """A Hub that lets nobody in, and what it was given as authorization."""
     seen: list[str | None] = []
 
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.headers.get("Authorization"))
-            self.send_response(401)
-            self.send_header("X-Error-Message", f"who is {seen[-1]}?")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
+    monkeypatch.setattr(Refusing, "seen", seen)
     listening = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     threading.Thread(target=listening.serve_forever, daemon=True).start()
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -150,6 +163,29 @@ def test_a_token_with_white_space_is_no_traceback_that_shows_it(
     assert set(server) == ({given} if given else set())
     assert "secret" not in str(raised.value)
     assert given or "HF_TOKEN holds what no token has" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        (
+            "GatedRepo",
+            403,
+            rf"is gated: ask for access on {PAGE} and set HF_TOKEN to a token of the account that has it",
+        ),
+        ("RevisionNotFound", 404, rf"has no such commit: take all 40 digits of one from {PAGE}/commits/main"),
+        ("RepoNotFound", 401, rf"no such dataset, or it is private and it needs HF_TOKEN; see {PAGE}"),
+    ],
+)
+def test_a_refusal_of_the_hub_says_how_to_go_on(
+    code: str, status: int, said: str, server: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(Refusing, "code", code)
+    monkeypatch.setattr(Refusing, "status", status)
+    with pytest.raises(PromptSourceError, match=said):
+        find([ADDRESS])
+    assert server
 
 
 def test_a_password_of_the_endpoint_is_shown_in_no_form(

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import transformers  # noqa: TID253 - tests need not load fast
 
-from eagle3_assets.prompts.inert import declared_tools, inert_rows
+from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
 from eagle3_assets.prompts.render import tokenize_rows
 from eagle3_assets_tests.conftest import DEMO
 
@@ -56,7 +56,7 @@ def test_texts_are_replaced_and_what_templates_decide_by_stays() -> None:
         [TOOL],
     )
     assert messages == [
-        {"role": "system", "content": "inert"},
+        {"role": "system", "content": "inert_0"},
         {"role": "user", "content": "  "},
         {
             "role": "assistant",
@@ -66,11 +66,11 @@ def test_texts_are_replaced_and_what_templates_decide_by_stays() -> None:
                 {
                     "type": "function",
                     "id": "xxxxxxxxx.xxxxxxxxxxx:x",
-                    "function": {"name": "inert", "arguments": {"city": "inert", "n": 3}},
+                    "function": {"name": "inert_2", "arguments": {"city": "inert", "n": 3}},
                 }
             ],
         },
-        {"role": "tool", "tool_call_id": "xxxxxxxxx.xxxxxxxxxxx:x", "name": "inert", "content": "inert"},
+        {"role": "tool", "tool_call_id": "xxxxxxxxx.xxxxxxxxxxx:x", "name": "inert", "content": "inert_3"},
     ]
     [tool] = tools
     assert tool["function"]["name"] == "get_weather"
@@ -115,9 +115,38 @@ def test_reasoning_inside_the_content_of_a_turn_stays_reasoning() -> None:
     ]
     made, _ = inert(turns, reasoning_end="</think>")
     assert [turn.get("reasoning_content") for turn in made] == ["inert", None, "", None, None]
-    assert made[0]["content"] == "inert"
+    assert made[0]["content"] == "inert_0"
     made, _ = inert(turns)
     assert "reasoning_content" not in made[0]
+
+
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "hi"},
+    {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}],
+    },
+    {"role": "tool", "content": "1"},
+    {"role": "assistant", "content": "", "reasoning_content": "so"},
+    *({"role": "user", "content": "go on"} for _ in range(7)),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("inert_0 inert_1 inert_2 inert_3 inert_5 inert_6 inert_7 inert_8 inert_9 inert_10 inert_11", []),
+        # The name of its call is enough: some templates have no place for a text beside calls.
+        ("inert_0 inert_1 functions.inert_2:0 [inert_3] inert_5inert_6 inert_7 inert_8 inert_9 inert_10inert_11", []),
+        ("inert_2 inert_3 inert_5 inert_6 inert_7 inert_8 inert_9 inert_10 inert_11", [0, 1]),
+        ("inert_0 inert_1 inert_2 inert inert_5 inert_6 inert_7 inert_8 inert_9 inert_10", [3, 11]),
+        ("", [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]),
+    ],
+)
+def test_messages_that_became_nothing(text: str, lost: list[int]) -> None:
+    assert unrendered(json.dumps(inert(TALK)[0]), text) == [f"message {n} ({TALK[n]['role']})" for n in lost]
 
 
 # Like Qwen3's: reasoning in the content is taken out of it.

@@ -233,6 +233,33 @@ def test_a_row_that_was_not_read_as_it_may_be_meant_is_used_and_named(tmp_path: 
     assert "the markup of its reasoning is not whole" in remark.reason
 
 
+def test_keys_that_are_not_read_are_counted_by_their_names(tmp_path: Path) -> None:
+    rows = [{**chat(f"c{i}", "ua"), "intent": "x", f"own\u202e{i:03}": 1, "note": "n" if i else ""} for i in range(300)]
+    found = taken(write(tmp_path, {"a.jsonl": rows}), shards=2)
+    both = [found[key].unread_keys for key in found if "trial" not in key]
+    assert sum(keys["intent"] for keys in both) == 300
+    assert sum(keys["note"] for keys in both) == 299
+    whole = taken(tmp_path)["d"].unread_keys
+    assert list(whole)[:2] == ["intent", "note"]
+    assert (len(whole), whole["own<U+202E>000"], whole["(other keys)"]) == (101, 1, 202)
+    assert taken(tmp_path)["d"].unread_said.startswith("intent (300), note (299), ")
+
+
+def test_keys_that_the_dataset_ignores_are_not_looked_at(tmp_path: Path) -> None:
+    beside = {
+        "story": "Once",
+        "metadata": {"system_prompt": "x", "of": 1},
+        "conversations": [{"from": "human", "value": "x"}],
+    }
+    place = write(tmp_path, {"a.jsonl": [{**chat(f"c{i}", "ua"), **beside} for i in range(4)]})
+    assert taken(place)["d"].accounts.refused == 4
+    found = taken(place, ignore_keys=["metadata.system_prompt", "story", "conversations"])["d"]
+    assert (found.accounts.used, found.accounts.refused, found.unread_keys) == (4, 0, {"metadata.of": 4})
+    # They do not tell the format either.
+    found = taken(place, ignore_keys=["metadata", "story", "messages"], sample=1.0)["d"]
+    assert {file.format for file in found.files} == {"sharegpt"}
+
+
 def test_our_own_prompts_keep_their_turns_whatever_the_settings(tmp_path: Path) -> None:
     place = write(tmp_path / "chats", {"a.jsonl": [chat("a", "uauau"), chat("b", "ua")]})
     (tmp_path / "ours").mkdir()

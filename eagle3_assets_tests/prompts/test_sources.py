@@ -345,6 +345,10 @@ OTHERS: dict[str, tuple[bytes, str]] = {
         json.dumps(ROWS[:2], indent=1).encode(),
         "is a JSON array, not JSON lines; rename it to .json",
     ),
+    "of_messages.jsonl": (
+        json.dumps(ROWS[0]["messages"]).encode(),
+        'is a list of messages, not an object with one; write it as {"messages": [...]}',
+    ),
     "a.jsonl.bz2": (bz2.compress(lines(ROWS)), "is bzip2"),
     "a.jsonl.xz": (lzma.compress(lines(ROWS)), "is xz"),
     "a.csv": (b"prompt,answer\nhi,there\n", "is CSV"),
@@ -365,6 +369,38 @@ def test_what_is_no_file_of_rows_is_told_by_its_kind(name: str, tmp_path: Path) 
     path.write_bytes(content)
     with pytest.raises(PromptSourceError, match=f"{re.escape(name)}: {re.escape(said)}"):
         rows_of(path)
+
+
+TWO_NAMED_ALIKE = parquet([{"prompt": "a", "prompu": "b"}]).replace(b"prompu", b"prompt")
+# One column `d` of decimals of 50 digits, which polars cannot make.
+LONG_DECIMALS = (
+    b"PAR1\x15\x00\x156\x156,\x15\x02\x15\x00\x15\x06\x15\x06\x1c\x00\x00\x00\x02\x00\x00\x00\x02\x01"
+    + bytes(20)
+    + b"\x96"
+    b"\x15\x02\x19,5\x00\x18\x06schema\x15\x02\x00\x15\x0e\x15*\x15\x02\x18\x01d%\n\x15\x04\x15d,\\\x15\x04\x15d\x00\x00\x00"
+    b"\x16\x02\x19\x1c\x19\x1c&\x00\x1c\x15\x0e\x19%\x06\x00\x19\x18\x01d\x15\x00\x16\x02\x16\\\x16\\&\x08I\x1c\x15\x00\x15\x00\x15"
+    b"\x02\x00<)\x06\x19&\x00\x02\x00\x00\x00\x16\\\x16\x02&\x08\x16\\\x00( parquet-cpp-arrow version 26.0.1"
+    b"\x19\x1c\x1c\x00\x00\x00"
+    b"\x8a\x00\x00\x00PAR1"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (TWO_NAMED_ALIKE, "has two columns with one name (column with name 'prompt' has more than one"),
+        (LONG_DECIMALS, "has a column of a type that cannot be read"),
+    ],
+    ids=["two columns with one name", "decimals of 50 digits"],
+)
+def test_a_sound_parquet_file_that_cannot_be_read_is_not_called_damaged(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    with pytest.raises(PromptSourceError, match=re.escape(said)) as refused:
+        rows_of(path)
+    assert "damaged" not in str(refused.value)
 
 
 def test_archives_are_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from eagle3_assets.prompts.formats import detect, read
-from eagle3_assets.prompts.inert import declared_tools, inert_rows
+from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
 from eagle3_assets.prompts.render import rendered_modes, tokenize_rows
 from eagle3_assets.target import load_tokenizer
 from eagle3_assets.tokens.context import Context
@@ -95,6 +95,11 @@ def test_every_law_of_prompts_speaks_and_none_is_broken(
     assert found["sample_id"].to_list() == prompts["sample_id"].to_list()
     end = profile.reasoning_end
     inert = inert_rows(prompts, None if end is None else profile.tokens.get(end))
+    twins = tokenized(inert).select("sample_id", "prompt_ids")
+    lost = [
+        unrendered(messages, tokenizer.decode(ids))
+        for messages, ids in zip(inert["messages"], twins["prompt_ids"], strict=True)
+    ]
     some = prompts.head(300)
     context = Context(
         profile,
@@ -102,10 +107,10 @@ def test_every_law_of_prompts_speaks_and_none_is_broken(
         rerendered_prompts=tokenized(some).select("sample_id", "prompt_ids"),
         declared_tools=declared_tools(prompts),
         source_sample_ids=frozenset(prompts["sample_id"]),
-    ).with_inert_prompts([tokenized(inert).select("sample_id", "prompt_ids")])
+    ).with_inert_prompts([twins.with_columns(unrendered=pl.Series(lost, dtype=pl.List(pl.String)))])
     verdicts = {verdict.law.name: verdict for verdict in judge_prompts([found], context).verdicts}
     judged = {name for name, verdict in verdicts.items() if verdict.status != "not_judged"}
-    assert {"prompt_reproducible", "prompt_suffix", "prompt_injection", "tools_rendered"} <= judged
+    assert {"prompt_reproducible", "prompt_suffix", "prompt_injection", "tools_rendered", "messages_rendered"} <= judged
     assert {name for name, verdict in verdicts.items() if verdict.violations} == set()
 
     with_calls = (

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
-from eagle3_assets.prompts.render import rendered_modes
+from eagle3_assets.prompts.inert import inert_rows, unrendered
+from eagle3_assets.prompts.render import rendered_modes, tokenize_rows
 from eagle3_assets.target import load_tokenizer
 from eagle3_assets.tokens.known_ids import KNOWN_IDS, known_profile
 from eagle3_assets.tokens.profile import ProfileError, resolve_profile
@@ -178,6 +180,48 @@ def test_built_in_ids_are_those_of_the_real_tokenizer(name: str, load: Callable[
     # Llama 3.1 counts its reserved tokens anew, which renaming a few of Llama 3's does not.
     assert built_in == (replace(there, tokens=built_in.tokens) if name == "llama3" else there)
     assert built_in.tokens.keys() == there.tokens.keys()
+
+
+TALKS: list[list[dict[str, Any]]] = [
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Cold in Oslo?"},
+        {"role": "assistant", "content": "Yes.", "reasoning_content": "Minus three."},
+        {"role": "user", "content": "Cold in Oslo?"},
+        {"role": "assistant", "content": "", "reasoning_content": "Only thoughts."},
+        {"role": "user", "content": "And now?"},
+    ],
+    [
+        {"role": "user", "content": "Cold in Oslo?"},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"city": "Oslo"}}}],
+        },
+        {"role": "tool", "content": "-3"},
+        {"role": "tool", "content": "minus three"},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "user", "content": "And now?"},
+    ],
+]
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("name", [name for name, real in REAL.items() if real.own_template])
+def test_a_real_template_drops_no_message(name: str, thinking: bool, load: Callable[[str], Any]) -> None:
+    tokenizer = load(name)
+    rows = pl.DataFrame([{"sample_id": f"{n}", "messages": json.dumps(talk)} for n, talk in enumerate(TALKS)])
+    inert = inert_rows(rows.with_columns(tools=pl.lit(None, pl.String)), "</think>")
+
+    def lost(template: str) -> list[list[str] | None]:
+        made = tokenize_rows(tokenizer, inert, thinking=thinking, chat_template=template)
+        both = zip(inert["messages"], made["prompt_ids"], strict=True)
+        return [None if ids is None else unrendered(messages, tokenizer.decode(ids)) for messages, ids in both]
+
+    # DeepSeek's and Llama 3's leave out calls, and the rows with them are refused.
+    assert lost(tokenizer.chat_template) == [[], [] if name == "qwen3" else None]
+    without_the_first = "{%- set messages = messages[1:] -%}" + tokenizer.chat_template
+    assert lost(without_the_first)[0] == ["message 0 (system)"]
 
 
 def test_llama_3_itself_lacks_the_stop_token_of_its_successors(packages: Path) -> None:

@@ -36,8 +36,8 @@ def told_of(project: Project, *, undisturbed: bool = True) -> dict[str, object]:
 
     Args:
         project: whose corpus.
-        undisturbed: one engine made it and nothing was killed. Otherwise which server answered and how often it was asked
-            is as it came, and a sealed file may stay that a run had written and nowhere named yet.
+        undisturbed: one engine made it and nothing was killed. Otherwise which server answered and how often it was
+            asked is as it came, and a sealed file may stay that a run had written and nowhere named yet.
     """
     told: dict[str, object] = {}
     for path, content in files_below(project.layout.root).items():

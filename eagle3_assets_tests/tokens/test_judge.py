@@ -84,7 +84,9 @@ def test_lowered_law_warns_and_quarantines_nothing(profile: TargetProfile) -> No
     ],
 )
 def test_other_laws_cannot_be_lowered(law: str, why: str, profile: TargetProfile) -> None:
-    with pytest.raises(ValueError, match=rf"'{law}' {why}.*: no_reserved_ids, no_role_ids, not_stop_only, reasoning"):
+    with pytest.raises(
+        ValueError, match=rf"'{law}' {why}.*: messages_rendered, no_reserved_ids, no_role_ids, not_stop_only"
+    ):
         judge_generations([], Context(profile, law_effects={law: "warn"}))
 
 
@@ -173,7 +175,8 @@ def test_faults_are_shown_before_remarks(context: Context) -> None:
     verdict = judge_generations([kimi.generations(rows)], context)["reasoning_closed"]
     assert [detail.split(":")[0] for detail in verdict.details] == ["last", "implicit-end"]
     assert verdict.summary.startswith(
-        "1 of 12 samples break it (8.33%) and 1 of 12 samples have a remark; first last: "
+        "1 of 12 samples break it (8.33%) and 1 of 12 samples have a remark (3 of 12 samples not judged: of these no"
+        " prompt or output has reasoning); first last: "
     )
 
 
@@ -286,12 +289,13 @@ def test_no_prompt_is_not_compared_with_none(
 
 def test_laws_are_declared_completely() -> None:
     names = [law.name for law in LAWS]
-    assert len(set(names)) == len(names) == 44
+    assert len(set(names)) == len(names) == 45
     for law in LAWS:
         texts = (law.definition, law.meaning, law.remedy)
         assert all(text and text[0].isupper() and text.endswith(".") for text in texts), law.name
         assert all("#" in cause and "/" in cause for cause in law.causes)
     assert lowerable_laws() == [
+        "messages_rendered",
         "no_reserved_ids",
         "no_role_ids",
         "not_stop_only",

@@ -1,7 +1,10 @@
 """Profiles from built-in ids are those that a tokenizer gives."""
 
+import polars as pl
 import pytest
 
+from eagle3_assets.tokens.context import Context
+from eagle3_assets.tokens.judge import judge_generations
 from eagle3_assets.tokens.known_ids import KNOWN_IDS, known_profile
 from eagle3_assets.tokens.profile import ProfileError, TargetProfile, Tokenizer, resolve_profile
 from eagle3_assets_tests.tokens import kimi
@@ -46,3 +49,15 @@ def test_what_is_not_built_in_is_said_so() -> None:
         KNOWN_IDS["kimi"].decode([7])
     with pytest.raises(ProfileError, match="--tokenizer DIR"):
         known_profile("plain")
+
+
+def test_the_number_of_tokens_is_the_tokenizers(tokenizer: Tokenizer) -> None:
+    known = {name: known_profile(name).token_count for name in ("kimi", "qwen3", "deepseek-r1", "gpt-oss", "llama3")}
+    assert known == {"kimi": 163_840, "qwen3": 151_669, "deepseek-r1": 128_815, "gpt-oss": 200_019, "llama3": 128_256}
+    padded = resolve_profile(tokenizer, name="plain", vocab_size=164_000, stop_token_ids=[kimi.IM_END])
+    assert padded.token_count == 163_840
+    outputs = pl.DataFrame({"sample_id": ["a", "b"], "output_ids": [[5, 163_840, kimi.IM_END], [5, 6, kimi.IM_END]]})
+    for context in (Context(padded), Context(padded, tokenizer=tokenizer)):
+        report = judge_generations([outputs], context)
+        assert report["no_reserved_ids"].violations == 1
+        assert report.quarantined == {"a"}

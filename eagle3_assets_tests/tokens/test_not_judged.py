@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -133,7 +134,34 @@ def test_no_whole_tool_call(law: str, context: Context) -> None:
 def test_order_of_calls_whose_counters_cannot_be_read(context: Context) -> None:
     verdict = judge_generations([kimi.generations()], replace(context, tokenizer=None))["tool_order"]
     assert (verdict.status, verdict.violations) == ("warned", 1)
-    assert verdict.reason == "the target's tokenizer is not at hand: the calls' counters are not read"
+    assert verdict.reason == (
+        "the target's tokenizer is not at hand: the calls' counters are not read; 9 of 12 samples not judged: of these"
+        " no output has tool markup"
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "law", "why"),
+    [
+        ({"output_logprobs": None}, "logprobs_agree", "of these no row records log-probabilities"),
+        ({"cached_tokens": None}, "usage_consistent", "of these no row records cached_tokens or reasoning_tokens"),
+        (
+            {"output_ids": [9, kimi.END_THINK, 400, kimi.IM_END]},
+            "retokenization_drift",
+            "the tokenizer has no text for an id of theirs, or they have no ids",
+        ),
+        (
+            {"output_ids": [9, kimi.END_THINK, 400, kimi.IM_END]},
+            "no_replacement_character",
+            "the tokenizer has no text for an id of theirs, or they have no ids",
+        ),
+    ],
+)
+def test_a_law_that_is_judged_in_part_says_why(columns: dict[str, Any], law: str, why: str, context: Context) -> None:
+    rows = kimi.genuine()
+    rows["last"] |= columns
+    verdict = judge_generations([kimi.generations(rows)], context)[law]
+    assert (verdict.judged, verdict.reason) == (11, f"1 of 12 samples not judged: {why}")
 
 
 def test_prompts_of_a_profile_that_describes_little(context: Context) -> None:
@@ -303,6 +331,17 @@ def test_only_the_sample_that_was_rendered_again_is_judged(context: Context) -> 
     assert (verdict.status, verdict.judged, verdict.rows) == ("passed", 3, 12)
 
 
+def test_of_a_sample_that_was_rendered_again_twice_the_first_counts(context: Context) -> None:
+    frame = kimi.prompts().select("sample_id", "prompt_ids")
+    sample = frame["sample_id"][4]
+    other = frame.filter(pl.col("sample_id") == sample).with_columns(pl.col("prompt_ids").list.head(2))
+    for rendered, broken in ((pl.concat([frame, other]), []), (pl.concat([other, frame]), [sample])):
+        known = replace(context, rerendered_prompts=rendered, declared_tools=None)
+        report = judge_prompts(kimi.prompts().iter_slices(5), known)
+        assert report["prompt_reproducible"].judged == 12
+        assert report.findings["sample_id"].to_list() == broken
+
+
 def test_rendered_again_are_other_prompts(context: Context) -> None:
     others = kimi.prompts().with_columns(pl.lit("x").alias("sample_id"))
     verdict = judge_prompts([kimi.prompts()], replace(context, rerendered_prompts=others))["prompt_reproducible"]
@@ -315,7 +354,14 @@ def test_prompts_without_twin_or_tools(context: Context) -> None:
     report = judge_prompts([frame], replace(context, declared_tools={"x": ("a",)}).with_inert_prompts([others]))
     assert report["prompt_injection"].reason == "none of the prompts was rendered with inert text"
     assert report["tools_rendered"].reason == "no prompt is known to declare tools"
+    assert report["messages_rendered"].reason == "which messages became nothing of a prompt is not known"
+    unrendered = pl.lit([], pl.List(pl.String)).alias("unrendered")
+    told = judge_prompts([frame], context.with_inert_prompts([others.with_columns(unrendered)]))["messages_rendered"]
+    assert told.reason == "none of the prompts was rendered with inert text"
+    assert judge_prompts([frame], context)["messages_rendered"].reason == "no prompt was rendered with inert text"
     refused = frame.with_columns(prompt_ids=pl.when(pl.col("sample_id") != "last").then("prompt_ids"))
+    with_one_refused = context.with_inert_prompts([refused.with_columns(unrendered)])
+    assert judge_prompts([frame], with_one_refused)["messages_rendered"].judged == 11
     verdict = judge_prompts([frame], context.with_inert_prompts([refused]))["prompt_injection"]
     assert (verdict.status, verdict.judged, verdict.rows) == ("warned", 11, 12)
     tools = {"last": ("a",), "answer": ()}

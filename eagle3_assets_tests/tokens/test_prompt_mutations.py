@@ -296,6 +296,37 @@ def test_genuine_names_of_tools(name: str, context: Context) -> None:
     assert judge_prompts([frame], known)["tools_rendered"].status == "passed"
 
 
+LOST = ("message 0 (system)", "message 3 (tool)", "message 4 (user)", "message 6 (tool)")
+
+
+@pytest.mark.parametrize("sample", [0, 10, 19])
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (LOST[:1], "message 0 (system)"),
+        (LOST[1:3], "message 3 (tool), message 4 (user)"),
+        (LOST, "message 0 (system), message 3 (tool), message 4 (user) and of 1 more"),
+    ],
+)
+def test_messages_of_which_nothing_is_in_the_prompt(
+    lost: tuple[str, ...], said: str, sample: int, context: Context
+) -> None:
+    frame = kimi.prompts({f"{n}": {"prompt_ids": list(TALK)} for n in range(20)})
+
+    def judged(unrendered: dict[str, list[str] | None]) -> Report:
+        column = pl.Series("unrendered", [unrendered.get(f"{n}", []) for n in range(20)], pl.List(pl.String))
+        twins = frame.select("sample_id", "prompt_ids", column)
+        return judge_prompts([frame], replace(context, rerendered_prompts=None).with_inert_prompts([twins]))
+
+    assert judged({})["messages_rendered"].status == "passed"
+    report = judged({f"{sample}": list(lost)})
+    detail = f"nothing is in the prompt of {said}"
+    assert report.findings.rows() == [(f"{sample}", "messages_rendered", "error", None, detail)]
+    assert report.quarantined == {f"{sample}"}
+    unknown = judged({f"{sample}": None})["messages_rendered"]
+    assert (unknown.status, unknown.judged) == ("passed", 19)
+
+
 @pytest.mark.parametrize("sample", ["answer", "thinking-off", "last"])
 @pytest.mark.parametrize("index", [0, 4, 8])
 def test_prompt_that_renders_differently(index: int, sample: str, context: Context) -> None:

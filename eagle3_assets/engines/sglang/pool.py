@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -118,6 +118,8 @@ class Pool:
         self._waiting: deque[asyncio.Future[Server]] = deque()
         self._asked_for = asyncio.Event()
         """Set when the first request comes."""
+        self._ended = asyncio.Event()
+        """Set whenever a request has ended."""
         self._opened = False
         """Until every server was asked nobody is served: the first to answer would get everything."""
         self._failure: EngineUnavailableError | None = None
@@ -225,6 +227,7 @@ class Pool:
         finally:
             server.open_requests.discard(scope)
             server.in_flight -= 1
+            self._ended.set()
             self._hand_out()
 
     def give_up(self, error: EngineUnavailableError) -> None:
@@ -259,6 +262,7 @@ class Pool:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 turn.result().in_flight -= 1
+                self._ended.set()
                 self._hand_out()
             raise
 
@@ -366,15 +370,28 @@ class Pool:
                 Standing(s.endpoint, s.window.ceiling, s.allowed or 0, s.in_flight, s.in_flight + waiting)
                 for s in self.live
             ]
+            lowered: list[Server] = []
             try:
                 allowed = await asyncio.to_thread(share.settle, standings)
             except ShareError as error:
                 logger.warning("%s (asked again; until then this run keeps to what it was allowed)", error)
             else:
+                lowered = [s for s in self.servers if allowed.get(s.endpoint, 0) < (s.allowed or 0)]
                 for server in self.servers:
                     server.allowed = allowed.get(server.endpoint, 0)
                 self._hand_out()
+            await self._until_next_look(lowered)
+
+    async def _until_next_look(self, lowered: Sequence[Server]) -> None:
+        """Waits; where less is allowed than before, only until what is beyond has ended: others wait for it."""
+        if not lowered:
             await asyncio.sleep(self._pace.share_every_s)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.share_every_s):
+                while any(server.in_flight > (server.allowed or 0) for server in lowered):
+                    self._ended.clear()
+                    await self._ended.wait()
 
     async def _check(self, server: Server) -> None:
         """Looks whether a server in use is still what it was."""

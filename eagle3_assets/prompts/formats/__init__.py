@@ -46,6 +46,9 @@ _RECOGNISED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "plain": plain.recognises,
 }
 
+_SPEAKS = {"role", "from"}
+_A_MESSAGE = ' (a message, not a conversation: write each as {"messages": [...]})'
+
 LOOKED_AT = 100
 """Rows that :func:`detect` looks at."""
 
@@ -100,7 +103,8 @@ class Detection:
             return "no row to tell the format by"
         found = ", ".join(f"{name} ({count})" for name, count in self.counts.items()) or "no known format"
         keys = f" with the keys {', '.join(map(repr, self.unknown_keys))}" if self.unknown_keys else ""
-        unknown = f"; {self.unknown} in no known format, the first{keys or ' is no object'}" if self.unknown else ""
+        first = f"{keys or ' is no object'}{_A_MESSAGE if _SPEAKS & {*self.unknown_keys} else ''}"
+        unknown = f"; {self.unknown} in no known format, the first{first}" if self.unknown else ""
         choice = "" if self.format else f"; name one of {', '.join(FORMAT_NAMES)}"
         return f"of the first {rows} rows: {found}{unknown}{choice}"
 
@@ -119,7 +123,10 @@ def detect(rows: Iterable[Any]) -> Detection:
             unknown.append(row)
         else:
             counts[name] += 1
-    keys = tuple(str(key)[:40] for key in islice(unknown[0], 12)) if unknown and isinstance(unknown[0], dict) else ()
+    seen = unknown[0] if unknown else None
+    if isinstance(seen, list) and seen:  # messages without a row around them
+        seen = seen[0]
+    keys = tuple(str(key)[:40] for key in islice(seen, 12)) if isinstance(seen, dict) else ()
     return Detection(dict(counts.most_common()), len(unknown), keys)
 
 

@@ -1,14 +1,18 @@
 r"""Alpaca: ``{instruction, input?, output?, history?, system?, tools?}``.
 
 The user says the instruction, and the input on the next line, as LLaMA-Factory puts them together. ``history`` is pairs
-(user, assistant) before that. Dolly's ``context`` and ``response`` are the same things.
+(user, assistant) before that. Dolly's ``context`` and ``response`` are the same things. An answer that is no text is
+none: the target gives its own.
 """
 
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import dialogue
-from eagle3_assets.prompts.formats.values import from_text, kind, object_row, only_one, text
+from eagle3_assets.prompts.formats.plain import require_prompt
+from eagle3_assets.prompts.formats.values import first, from_text, kind, object_row, only_one, text
+
+_READ = ("instruction", "input", "context", "output", "response", "history")
 
 
 def recognises(row: Json) -> bool:
@@ -26,11 +30,12 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     said = "\n".join(part for part in asked if part.strip())
     if not said:
         raise RefusedRowError("`instruction` and `input` are empty")
+    require_prompt(said)
     messages = [*_history(row.get("history")), {"role": "user", "content": said}]
-    answer = only_one(row, ("output", "response"))
-    if answer is not None and text(answer, "output"):
+    answer = first(row, "output", "response")
+    if answer and isinstance(answer, str):
         messages.append({"role": "assistant", "content": answer})
-    return dialogue(row, messages)
+    return dialogue(row, messages, _READ, one_prompt=True)
 
 
 def _history(given: Any) -> list[Json]:  # noqa: ANN401 - parsed JSON

@@ -9,10 +9,11 @@ inside. What is no JSON even so is refused, never guessed at.
 
 import json
 import re
+from operator import itemgetter
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
-from eagle3_assets.prompts.formats.messages import arguments, call, dialogue
+from eagle3_assets.prompts.formats.messages import arguments, call, dialogue, history_and_answer
 from eagle3_assets.prompts.formats.values import object_row, parsed, text
 from eagle3_assets.tokens.safe_text import quoted
 
@@ -20,8 +21,10 @@ END = "<|endoftext|>"
 CALL, CALL_END = "<functioncall>", "</functioncall>"
 _MARK = re.compile(r"^(USER|ASSISTANT|FUNCTION RESPONSE):", re.MULTILINE)
 _ROLES = {"USER": "user", "ASSISTANT": "assistant", "FUNCTION RESPONSE": "tool"}
-_ANNOUNCEMENT = re.compile(r",? with access to the following functions\. Use them if required\s*-?\s*\Z")
-_FUNCTION = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+_ANNOUNCED = r"(?:,? with|,? (?:and )?you have) access to the following functions\. Use them if required\s*-?\s*"
+_ANNOUNCEMENT = re.compile(rf"{_ANNOUNCED}\Z")
+_FUNCTION = re.compile(r"(?:^[ \t]*|(?<=Use them if required)[ \t]*-?[ \t]*)(?=[\[{])", re.MULTILINE)
+"""Where the functions begin: on a line of their own, or on that of their announcement."""
 _QUOTED_ARGUMENTS = re.compile(
     r"""(\{\s*"name"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"arguments"\s*:\s*)'(.*)'\s*\}""", re.DOTALL
 )
@@ -40,7 +43,7 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     if functions and row.get("tools"):
         raise RefusedRowError("`system` lists functions, and `tools` is there, too")
     beside = {key: value for key, value in row.items() if key not in ("system", "tools")}
-    return dialogue({**beside, "system": system, "tools": functions or row.get("tools")}, messages)
+    return dialogue({**beside, "system": system, "tools": functions or row.get("tools")}, messages, ("chat",))
 
 
 def _system(given: str) -> tuple[str, list[Any]]:
@@ -66,19 +69,22 @@ def _turns(chat: str) -> list[Json]:
     if not marks or chat[: marks[0].start()].strip():
         raise RefusedRowError("`chat` does not begin with USER:, ASSISTANT: or FUNCTION RESPONSE:")
     ends = [mark.start() for mark in marks[1:]] + [len(chat)]
-    messages = []
-    for number, (mark, end) in enumerate(zip(marks, ends, strict=True), start=1):
-        where = f"turn {number} of `chat`"
-        segment = chat[mark.end() : end]
-        said = segment.rstrip()
-        if end < len(chat) and not said.endswith(END) and not segment.endswith("\n\n"):
-            raise RefusedRowError(f"{where} is followed by a role's name on its next line: is it text or a turn?")
-        said = said.removesuffix(END).rstrip().removeprefix(" ")
-        if END in said:
-            raise RefusedRowError(f"{where} has {END} inside")
-        role = _ROLES[mark.group(1)]
-        messages.append(_assistant(said, where) if role == "assistant" else {"role": role, "content": said})
-    return messages
+    turns = [(_ROLES[mark.group(1)], chat[mark.end() : end]) for mark, end in zip(marks, ends, strict=True)]
+
+    def message(turn: tuple[str, str], i: int) -> Json:
+        return _message(*turn, where=f"turn {i + 1} of `chat`", last=i + 1 == len(turns))
+
+    return history_and_answer(turns, message, itemgetter(0))
+
+
+def _message(role: str, segment: str, *, where: str, last: bool) -> Json:
+    said = segment.rstrip()
+    if not last and not said.endswith(END) and not segment.endswith("\n\n"):
+        raise RefusedRowError(f"{where} is followed by a role's name on its next line: is it text or a turn?")
+    said = said.removesuffix(END).rstrip().removeprefix(" ")
+    if END in said:
+        raise RefusedRowError(f"{where} has {END} inside")
+    return _assistant(said, where) if role == "assistant" else {"role": role, "content": said}
 
 
 def _assistant(said: str, where: str) -> Json:

@@ -4,15 +4,20 @@ What belongs here: roles, contents, calls and results, whatever format names the
 """
 
 import json
+from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.reasoning import separated
+from eagle3_assets.prompts.formats.row_keys import HOLDERS, Said, held, holds_objects, unread
 from eagle3_assets.prompts.formats.tools import tools
 from eagle3_assets.prompts.formats.values import (
     first,
     from_text,
     kind,
+    lost,
     name,
     nothing_lost,
     only_one,
@@ -34,13 +39,19 @@ ROLES = {
 IDS = ("id", "conversation_id", "uuid", "prompt_id")
 MAX_ID = 500
 """Characters; every row, log line and journal record of a sample carries its id."""
-SYSTEM = ("system", "system_prompt")
-TOOLS = ("tools", "functions", "available_tools")
+SYSTEM = ("system", "system_prompt", "system_message")
+TOOLS = ("tools", "functions", "available_tools", "tools_json", "tool_list", "tool_definitions", "available_functions")
 TEMPLATE = "chat_template_kwargs"
 REASONING = ("reasoning_content", "reasoning", "thinking")
 MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
 
-_READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", *REASONING, *MEDIA}
+_UUID_BYTES = 16
+
+_READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", "tool_call_ids", *REASONING, *MEDIA}
+_READ_OF_ROWS = (*IDS, *SYSTEM, *TOOLS, *MEDIA, TEMPLATE)
+_READ_OF_TEMPLATE = ("tools", "xml_tools", "python_tools", "custom_instructions")
+_MODES = ("reasoning_effort",)
+"""Of the template's arguments, those that are a mode although they are text: the config has its own for all rows."""
 _AS_TEXT = " (calls written into the content as text are not read)"
 _NOTES = {
     # About a message, not part of what was said.
@@ -49,18 +60,35 @@ _NOTES = {
     *("source", "score", "rating", "labels", "tokens", "finish_reason", "stop_reason", "logprobs", "usage"),
     *("metadata", "meta", "index", "annotations", "openai_id", "system_fingerprint"),
 }
+_AGENTS = {"agent", "message_type", "is_demo", "cache_control", "info"}
+"""What trajectories of agents (SWE-agent) and distilled sets say of a message: no part of it either, and counted."""
+_PART = {"type", "text", "cache_control", "annotations", "id", "index", *MEDIA}
 _CALL = {"id", "type", "index", "function"}
 _CALLED = {"name", "arguments", "parameters"}
 
 
-def dialogue(row: Json, messages: list[Json]) -> Dialogue:
+def dialogue(
+    row: Json,
+    messages: list[Json],
+    read: Collection[str],
+    *,
+    one_prompt: bool = False,
+    notes: Sequence[str] = (),
+) -> Dialogue:
     """A dialogue of normal messages and of what stands beside them in the row: id, system prompt, tools.
 
     Reasoning in the assistant's content goes where every template looks for it. A system turn without text is none.
 
+    Args:
+        row: of the source.
+        messages: that were made of it.
+        read: the keys of the row that they were made of.
+        one_prompt: whether the prompt was put together of these fields, and is no conversation of its own.
+        notes: what messages hold that was not read.
+
     Raises:
-        RefusedRowError: the row holds media, two system prompts, an id that is none; no user speaks, or one says
-            nothing; a tool's result stands where no call was.
+        RefusedRowError: the row holds media, two system prompts, an id that is none, something else that the target
+            would have to see; no user speaks, or one says nothing; a tool's result stands where no call was.
     """
     no_media(row, "")
     if not any(message["role"] == "user" for message in messages):
@@ -76,9 +104,56 @@ def dialogue(row: Json, messages: list[Json]) -> Dialogue:
     messages = [message for message in messages if message["role"] != "system" or message["content"].strip()]
     messages = [*_system(row, messages), *messages]
     declared = declared_tools(row)
+    asked = messages[: answer_at([message["role"] for message in messages])]
     if declared is None and any("tool_calls" in message for message in messages):
-        noted.append("the history has tool calls, and no tools are declared")
-    return Dialogue(source_id(row), messages, declared, tuple(noted))
+        caller = "history" if any("tool_calls" in message for message in asked) else "answer"
+        noted.append(f"the {caller} has tool calls, and no tools are declared")
+    beside, remarks = unread(row, {*read, *_READ_OF_ROWS}, asked, one_prompt=one_prompt, has_tools=declared is not None)
+    modes = (
+        f"{TEMPLATE}.{key}"
+        for key, value in template_arguments(row).items()
+        if key not in _READ_OF_TEMPLATE and not says_nothing(value)
+    )
+    return Dialogue(source_id(row), messages, declared, (*noted, *remarks), (*notes, *modes, *beside))
+
+
+def answer_at(roles: Sequence[str | None]) -> int:
+    """Where the answer begins that ends a conversation: behind the last turn that is none of the assistant's."""
+    return next((i for i in range(len(roles), 0, -1) if roles[i - 1] != "assistant"), 0)
+
+
+def history_and_answer(
+    turns: Sequence[Any], read: Callable[[Any, int], Json], role: Callable[[Any], str | None]
+) -> list[Json]:
+    """Turns as messages, of which the answer at the end may be anything: it is never part of a prompt.
+
+    Args:
+        turns: as the source has them.
+        read: gives the message of a turn and its index, or refuses it.
+        role: of a turn, in the normal form; None where it has none that is known.
+    """
+    roles = [role(turn) for turn in turns]
+    end = answer_at(roles)
+    made = [read(turn, i) for i, turn in enumerate(turns[:end])]
+    for i, turn in enumerate(turns[end:], start=end):
+        try:
+            made.append(read(turn, i))
+        except RefusedRowError:
+            made.append({"role": "assistant", "content": ""})
+    return made
+
+
+def unread_of_turns(turns: Sequence[Any], where: str, read: Collection[str] = ()) -> tuple[str, ...]:
+    """The keys of turns that are not read although they say something, and are not known to be about a turn."""
+    known = {*_READ, *_NOTES, *read}
+    found = dict.fromkeys(
+        key
+        for turn in turns
+        if isinstance(turn, dict)
+        for key, value in turn.items()
+        if key not in known and not says_nothing(value)
+    )
+    return tuple(f"{where}[].{key}" for key in found)
 
 
 def declared_tools(row: Json) -> list[Json] | None:
@@ -93,6 +168,10 @@ def declared_tools(row: Json) -> list[Json] | None:
     found = {key: tools(row.get(key), key) for key in TOOLS}
     for key in ("tools", "xml_tools"):
         found[f"{TEMPLATE}.{key}"] = tools(template.get(key), f"{TEMPLATE}.{key}")
+    for holder in HOLDERS:
+        given = (held(row, holder) or {}).get("tools")
+        # Others have the names of tools there that were used.
+        found[f"{holder}.tools"] = tools(given, f"{holder}.tools") if holds_objects(given) else None
     declared: list[Json] | None = only_one(found, found)
     return declared
 
@@ -105,11 +184,17 @@ def template_arguments(row: Json) -> Json:
         return {}
     if not isinstance(found, dict):
         raise RefusedRowError(f"`{TEMPLATE}` is {kind(found)}, not an object")
+    for key in lost(found, (*_READ_OF_TEMPLATE, *_MODES)):
+        raise RefusedRowError(
+            f"`{TEMPLATE}.{key}` is there, and a row's own arguments of the template are not read, only its tools and"
+            " custom_instructions: leave it out with the dataset's `ignore_keys` (`target.template_arguments` is for"
+            " all rows)"
+        )
     return found
 
 
 def source_id(row: Json) -> str | None:
-    """The source's own id.
+    """The source's own id. Parquet has decimals, and bytes, of which sixteen that are no text are a UUID.
 
     Raises:
         RefusedRowError: it is neither printable text nor a whole number, or longer than :data:`MAX_ID`.
@@ -119,6 +204,10 @@ def source_id(row: Json) -> str | None:
         return None
     if isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
         given = int(given)  # pandas makes whole numbers so where one is missing
+    if isinstance(given, Decimal) and given.is_finite():
+        given = int(given) if given == given.to_integral_value() else str(given)
+    if isinstance(given, bytes):
+        given = _text_of(given)
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RefusedRowError(f"`id` must be a string or a whole number, not {kind(given)}")
     found = str(given).strip()
@@ -127,6 +216,16 @@ def source_id(row: Json) -> str | None:
     if len(found) > MAX_ID:
         raise RefusedRowError(f"`id` has {len(found):,} characters, more than {MAX_ID}: {quoted(found)}")
     return found
+
+
+def _text_of(binary: bytes) -> str:
+    try:
+        written = binary.decode()
+    except UnicodeDecodeError:
+        written = ""
+    if written.isprintable() and written.strip():
+        return written
+    return str(UUID(bytes=binary)) if len(binary) == _UUID_BYTES else binary.hex()
 
 
 def no_media(holder: Json, where: str) -> None:
@@ -158,7 +257,6 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}.role` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     role = ROLES[spelled]
     no_media(given, f"{where}.")
-    nothing_lost(given, _READ | _NOTES, where)
     calls = _calls(given, where)
     said = content(given.get("content"), f"{where}.content", result=role == "tool")
     if said is None and not calls:
@@ -174,13 +272,39 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         if role != "assistant":
             raise RefusedRowError(f"`{where}` has tool calls, which only the assistant makes")
         normal["tool_calls"] = calls
-    for key in ("name", "tool_call_id"):
-        value = given.get(key)
+    for key, value in (("name", given.get("name")), ("tool_call_id", _answered_call(given, where))):
         if value is not None and value != "":
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise RefusedRowError(f"`{where}.{key}` is {kind(value)}, not text")
             normal[key] = str(value)
+    _nothing_unsaid(given, normal, where)
     return normal
+
+
+def _answered_call(given: Json, where: str) -> Any:  # noqa: ANN401 - parsed JSON
+    """The id of the call that a result is of; SWE-agent has a list of them."""
+    several = given.get("tool_call_ids")
+    if says_nothing(several):
+        return given.get("tool_call_id")
+    if not isinstance(several, list) or len(several) != 1:
+        raise RefusedRowError(f"`{where}.tool_call_ids` must be a list of one id: a result is of one call")
+    return only_one({**given, "tool_call_ids": several[0]}, ("tool_call_id", "tool_call_ids"), f"{where}.")
+
+
+def _nothing_unsaid(given: Json, normal: Json, where: str) -> None:
+    """Refuses text under other keys that the message itself has not.
+
+    SWE-agent writes a message's ``thought`` and ``action`` beside it once more; a call is an action in other words.
+    """
+    said = Said([normal])
+    for key in lost(given, _READ | _NOTES | _AGENTS):
+        if said.has(given[key]) or (key == "action" and "tool_calls" in normal):
+            continue
+        ways = {"thought": "as `reasoning_content` or in `content`", "action": "as `tool_calls` or in `content`"}
+        raise RefusedRowError(
+            f"`{where}` has {quoted(key)}, which is not known and would be lost: write it"
+            f" {ways.get(key, 'into `content`')}, or leave it out with the dataset's `ignore_keys`"
+        )
 
 
 def content(value: Any, where: str, *, result: bool = False) -> str | None:  # noqa: ANN401 - parsed JSON
@@ -189,14 +313,14 @@ def content(value: Any, where: str, *, result: bool = False) -> str | None:  # n
     Args:
         value: as the source has it.
         where: its place, for messages.
-        result: whether it is a tool's, which may be an object: it becomes JSON text, as a client would send it.
+        result: whether it is a tool's, which may be any JSON: it becomes text, as a client would send it.
 
     Raises:
         RefusedRowError: a part is no text.
     """
     if value is None or isinstance(value, str):
         return value
-    if result and isinstance(value, dict):
+    if result and not (isinstance(value, list) and any(_is_part(item) for item in value)) and value != []:
         require_json(value, where)
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, list):
@@ -281,6 +405,10 @@ def _calls(given: Json, where: str) -> list[Json]:
     return [call(item, f"{where}.tool_calls[{i}]") for i, item in enumerate(calls)]
 
 
+def _is_part(item: Any) -> bool:  # noqa: ANN401 - parsed JSON
+    return isinstance(item, dict) and ("type" in item or "text" in item)
+
+
 def _part(part: Any, where: str) -> str:  # noqa: ANN401 - parsed JSON
     if isinstance(part, str):
         return part
@@ -295,4 +423,5 @@ def _part(part: Any, where: str) -> str:  # noqa: ANN401 - parsed JSON
     if given not in ("text", "input_text", "output_text") or not isinstance(said, str):
         raise RefusedRowError(f"`{where}` is a part of type {quoted(given)}; only text parts are supported")
     no_media(part, f"{where}.")
+    nothing_lost(part, _PART, where)
     return said

@@ -10,8 +10,18 @@ developer (read as system), user, assistant, tool and the older function; ``func
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
-from eagle3_assets.prompts.formats.messages import dialogue, message, message_list
+from eagle3_assets.prompts.formats.messages import (
+    ROLES,
+    dialogue,
+    history_and_answer,
+    message,
+    message_list,
+    unread_of_turns,
+)
 from eagle3_assets.prompts.formats.values import object_row
+
+KEYS = ("messages", "prompt")
+"""A list in the second is read, a text is the first message once more, or something else."""
 
 
 def recognises(row: Json) -> bool:
@@ -22,13 +32,32 @@ def recognises(row: Json) -> bool:
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """Reads one row; see :func:`formats.read`."""
     row = object_row(row, "messages")
-    return dialogue(row, normal_messages(row))
+    key, turns = _turns(row)
+    # Another conversation beside these messages is held against them by `formats.read`.
+    other = ("conversations", "conversation") if key == "messages" else ()
+    listed = [key for key in KEYS if isinstance(row.get(key), list)]
+    notes = unread_of_turns(turns, key)
+    return dialogue(row, _messages(key, turns), {key, *listed, *other}, notes=notes)
 
 
 def normal_messages(row: Json) -> list[Json]:
     """The row's messages in their normal form."""
+    return _messages(*_turns(row))
+
+
+def _turns(row: Json) -> tuple[str, list[Any]]:
+    """The key that the conversation is under, and its turns."""
     prompt, given = row.get("prompt"), row.get("messages")
     if isinstance(prompt, list) and isinstance(given, list) and given and given[: len(prompt)] != prompt:
         raise RefusedRowError("`prompt` and `messages` are both there and differ")
-    key = "prompt" if row.get("messages") is None and isinstance(row.get("prompt"), list) else "messages"
-    return [message(item, f"{key}[{i}]") for i, item in enumerate(message_list(row.get(key), key))]
+    key = "prompt" if given is None and isinstance(prompt, list) else "messages"
+    return key, message_list(row.get(key), key)
+
+
+def _messages(key: str, turns: list[Any]) -> list[Json]:
+    return history_and_answer(turns, lambda turn, i: message(turn, f"{key}[{i}]"), _role)
+
+
+def _role(turn: Any) -> str | None:  # noqa: ANN401 - parsed JSON
+    spelled = turn.get("role") if isinstance(turn, dict) else None
+    return ROLES.get(spelled) if isinstance(spelled, str) else None

@@ -22,7 +22,10 @@ def recognises(row: Json) -> bool:
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """Reads one row; see :func:`formats.read`."""
     row = object_row(row, "messages")
-    found = dialogue({"id": row.get("conversation_id"), "tools": row.get("tools")}, openai.normal_messages(row))
+    beside = {key: value for key, value in row.items() if key not in PROMPTS}
+    found = dialogue(
+        {**beside, "id": row.get("conversation_id"), "tools": row.get("tools")}, openai.normal_messages(row), ()
+    )
     if found.source_id is None:
         raise RefusedRowError("`conversation_id` is missing")
     if found.messages[-1]["role"] == "assistant":

@@ -27,6 +27,12 @@ _WHOLE = (
     ),
 )
 
+_OTHER = re.compile(
+    r"<(?:think|thinking|thoughts?|reasoning|scratchpad|reflection|seed:think)>|◁think▷|\[THINK\]|<\|channel\|>analysis",
+    re.IGNORECASE,
+)
+"""Markup that other models write; what stands in it may be reasoning, or a part of the answer."""
+
 
 def shows_markup(text: str) -> bool:
     """Whether a text holds markup of reasoning anywhere."""
@@ -41,11 +47,16 @@ def has_markup(text: str) -> bool:
 def separated(messages: list[Json]) -> tuple[list[Json], list[str]]:
     """Messages with the reasoning of assistant turns in ``reasoning_content``, and remarks on those left as they are.
 
+    Of markup that no format here has, the answer at the end is not asked: it is no part of a prompt.
+
     Newlines around reasoning and answer are the markup's layout: a template writes its own.
     """
     made, remarks = [], []
     for i, message in enumerate(messages):
         if message["role"] != "assistant" or not shows_markup(message["content"]):
+            other = _OTHER.search(message["content"]) if message["role"] == "assistant" else None
+            if other and any(later["role"] != "assistant" for later in messages[i + 1 :]):
+                remarks.append(f"message {i + 1}: {other[0]} may begin reasoning, all of it stays in the content")
             made.append(message)
             continue
         parts = None if "reasoning_content" in message else _parts(message["content"])

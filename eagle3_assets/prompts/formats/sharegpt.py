@@ -9,8 +9,14 @@ LLaMA-Factory or Axolotl have this shape.
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
-from eagle3_assets.prompts.formats.messages import dialogue, message, message_list
-from eagle3_assets.prompts.formats.values import from_text, kind, object_row, only_one
+from eagle3_assets.prompts.formats.messages import (
+    dialogue,
+    history_and_answer,
+    message,
+    message_list,
+    unread_of_turns,
+)
+from eagle3_assets.prompts.formats.values import first, from_text, kind, object_row, only_one
 from eagle3_assets.tokens.safe_text import quoted
 
 KEYS = ("conversations", "conversation")
@@ -22,6 +28,8 @@ SPELLINGS = {
     CALL: ("function_call", "function-call", "tool_call", "tool-call"),
     "tool": ("tool", "observation", "function", "function_response", "function-response", "tool_response", "ipython"),
 }
+_SPOKEN = ("from", "user", "value", "text")
+"""Of a turn, beside the keys of OpenAI's messages."""
 ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
 
 
@@ -33,24 +41,39 @@ def recognises(row: Json) -> bool:
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """Reads one row; see :func:`formats.read`."""
     row = object_row(row, KEYS[0])
-    return dialogue(row, normal_messages(row))
+    notes = unread_of_turns(_turns(row), KEYS[0], _SPOKEN)
+    # Messages beside them are held against them by `formats.read`.
+    return dialogue(row, normal_messages(row), {*KEYS, "messages"}, notes=notes)
 
 
 def normal_messages(row: Json) -> list[Json]:
     """The row's turns as messages in their normal form."""
-    turns = message_list(only_one(row, KEYS), KEYS[0])
-    return [_message(turn, f"{KEYS[0]}[{i}]") for i, turn in enumerate(turns)]
+
+    def role(turn: Any) -> str | None:  # noqa: ANN401 - parsed JSON
+        found = ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
+        return "assistant" if found == CALL else found
+
+    return history_and_answer(_turns(row), lambda turn, i: _message(turn, f"{KEYS[0]}[{i}]"), role)
+
+
+def _turns(row: Json) -> list[Any]:
+    return message_list(only_one(row, KEYS), KEYS[0])
+
+
+def _spelled(turn: Json) -> str:
+    spelled = first(turn, "from", "role", "user")
+    return spelled.strip().lower() if isinstance(spelled, str) else ""
 
 
 def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if not isinstance(turn, dict):
         raise RefusedRowError(f"`{where}` is {kind(turn)}, not an object with `from` and `value`")
     spelled = only_one(turn, ("from", "role", "user"), f"{where}.")
-    role = ROLES.get(spelled.strip().lower()) if isinstance(spelled, str) else None
+    role = ROLES.get(_spelled(turn))
     if role is None:
         raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     value = only_one(turn, ("value", "content", "text"), f"{where}.")
-    others = {key: item for key, item in turn.items() if key not in ("from", "user", "value", "text")}
+    others = {key: item for key, item in turn.items() if key not in _SPOKEN}
     if role != CALL:
         return message({**others, "role": role, "content": value}, where)
     if value is None or value == "":

@@ -4,37 +4,41 @@ What belongs here: the shapes people declare tools in, and the types that are no
 
 Shapes: OpenAI's ``{type, function: {...}}``; bare ``{name, description, parameters}``, as in the Berkeley benchmark,
 Glaive's and the Responses API; Anthropic's ``input_schema`` (MCP: ``inputSchema``); Gemini's ``function_declarations``;
-xLAM's parameters without a schema around them; a dict keyed by name; any of these as JSON text.
+xLAM's parameters without a schema around them; lists of parameters with their names inside; a dict keyed by name; any
+of these as JSON text. A tool never goes without the parameters that it has: under a key nobody knows they are refused.
 """
 
-import re
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Json, RefusedRowError
+from eagle3_assets.prompts.formats.type_names import is_type, type_of
 from eagle3_assets.prompts.formats.values import from_text, kind, name, only_one, says_nothing
 from eagle3_assets.tokens.safe_text import quoted
 
 PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
+LOOSELY = ("arguments", "args", "inputs", "params", "args_schema")
+"""Where parameters are, too, if none of the above has any."""
 DECLARATIONS = ("function_declarations", "functionDeclarations")
 
-_TYPES = {
-    "object": ("dict", "object", "hashmap", "map", "mapping", "hashtable"),
-    "array": ("list", "tuple", "array", "arraylist", "set", "sequence"),
-    "string": ("str", "string", "char"),
-    "integer": ("int", "integer", "long", "short", "byte"),
-    "number": ("float", "double", "number", "decimal"),
-    "boolean": ("bool", "boolean"),
-    "null": ("none", "nonetype", "null"),
-}
-_NAMED = {spelled: right for right, others in _TYPES.items() for spelled in others}
 _AROUND = ("type", "function")
-_ANY = ("any", "")
-"""JSON Schema says it by naming no type."""
-_OF = re.compile(r"(\w+)\s*\[(.*)\]")
 
 _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_WHOLE = ("$ref", "anyOf", "oneOf", "allOf", "patternProperties")
+"""What may say all of an object that has no ``properties``."""
+_OF_OBJECTS = {"additionalProperties", "$defs", "definitions"}
+_NOTES = {
+    *("type", "required", "title", "description", "$schema", "$id", "$comment", "strict", "default", "nullable"),
+    *("example", "examples", "minProperties", "maxProperties"),
+}
+"""What stands in a schema beside its properties; as an object, or as a type's name, it is a property's."""
+_BESIDE_PARAMETERS = {
+    # What a function may hold without it being its parameters.
+    *("returns", "return", "return_type", "response", "responses", "result", "results", "output", "outputs"),
+    *("output_schema", "outputSchema", "examples", "example", "input_examples", "tags", "annotations", "metadata"),
+    *("meta", "_meta", "cache_control", "allowed_callers", "required", "execution", "icons", "errors"),
+}
 
 
 def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed JSON
@@ -67,24 +71,67 @@ def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed
     return found or None
 
 
-def schema(given: Any) -> Any:  # noqa: ANN401 - parsed JSON
-    """A JSON Schema whose types are JSON Schema's at every depth, not Python's, Java's or Gemini's."""
+def schema(given: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
+    """A JSON Schema whose types are JSON Schema's at every depth, not Python's, Java's or Gemini's.
+
+    Properties are named and required where JSON Schema has that said, wherever the source says it.
+
+    Raises:
+        RefusedRowError: properties in a list have no name, or one of them twice.
+    """
     if not isinstance(given, dict):
         return given
     made: Json = {}
+    required: list[str] = []
     for key, value in given.items():
         if key == "type":
             # What the schema says of its items itself is more than the type's name does.
-            made |= {said: of for said, of in _typed(value).items() if said == "type" or said not in given}
+            made |= {said: of for said, of in type_of(value).items() if said == "type" or said not in given}
+        elif key == "properties" and isinstance(value, dict | list):
+            made[key], required = _properties(value, f"{where}.properties")
         elif key in _NAMED_SCHEMAS and isinstance(value, dict):
-            made[key] = {named: schema(item) for named, item in value.items()}
+            made[key] = {named: schema(item, f"{where}.{key}") for named, item in value.items()}
         elif key in _LISTS_OF_SCHEMAS and isinstance(value, list):
-            made[key] = [schema(item) for item in value]
+            made[key] = [schema(item, f"{where}.{key}") for item in value]
         elif key in _SCHEMAS:
-            made[key] = schema(value)
+            made[key] = schema(value, f"{where}.{key}")
         else:
             made.setdefault(key, value)
-    return made
+    return _requiring(made, required)
+
+
+def _properties(given: Json | list[Any], where: str) -> tuple[Json, list[str]]:
+    """Properties by name, and those that say themselves that they are required."""
+    named = given if isinstance(given, dict) else _by_name(given, where)
+    made: Json = {}
+    required = []
+    for key, value in named.items():
+        item = value
+        if isinstance(item, dict) and isinstance(item.get("required"), bool):
+            required += [key] if item["required"] else []
+            item = {said: of for said, of in item.items() if said != "required"}
+        made[key] = schema(item, f"{where}.{key}")
+    return made, required
+
+
+def _by_name(given: list[Any], where: str) -> Json:
+    """Properties that have their name inside, by it."""
+    found: Json = {}
+    for i, item in enumerate(given):
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"].strip():
+            raise RefusedRowError(f"`{where}[{i}]` must be an object with the parameter's `name`")
+        if item["name"] in found:
+            raise RefusedRowError(f"`{where}` has {quoted(item['name'])} twice")
+        found[item["name"]] = {key: value for key, value in item.items() if key != "name"}
+    return found
+
+
+def _requiring(made: Json, names: list[str]) -> Json:
+    """A schema that requires these properties, too."""
+    known = made.get("required")
+    known = known if isinstance(known, list) else []
+    more = [named for named in names if named not in known]
+    return {**made, "required": [*known, *more]} if more else made
 
 
 def _of_dict(value: Json, where: str) -> list[Any]:
@@ -112,14 +159,37 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"].strip():
         raise RefusedRowError(f"`{where}` must be {{type: function, function: {{name, description, parameters}}}}")
     name(function["name"], f"{where}.function.name")
-    declared = _parameters(only_one(function, PARAMETERS, f"{where}."), f"{where}.parameters")
+    spellings = _spellings(function, where)
+    key = next((key for key in spellings if function.get(key) is not None), PARAMETERS[0])
+    declared = _parameters(only_one(function, spellings, f"{where}."), f"{where}.{key}")
+    required = function.get("required")
+    if isinstance(required, list) and all(isinstance(named, str) for named in required):
+        declared = _requiring(declared, [named for named in required if named in declared.get("properties", {})])
     made: Json = {}
     for key, value in function.items():
-        if key in PARAMETERS:
+        if key in spellings:
             made["parameters"] = declared
-        elif value is not None:
+        elif value is not None and not (key == "required" and declared.get("required") == value):
             made[key] = value
     return {"type": "function", "function": made if "parameters" in made else {**made, "parameters": declared}}
+
+
+def _spellings(function: Json, where: str) -> tuple[str, ...]:
+    """The keys under which a function has its parameters.
+
+    Raises:
+        RefusedRowError: it has something that may well be its parameters under a key that nobody knows.
+    """
+    if any(function.get(key) is not None for key in PARAMETERS):
+        return PARAMETERS
+    if any(function.get(key) is not None for key in LOOSELY):
+        return (*PARAMETERS, *LOOSELY)
+    for key, value in function.items():
+        if isinstance(value, dict | list) and not says_nothing(value) and key not in _BESIDE_PARAMETERS:
+            raise RefusedRowError(
+                f"`{where}` has {quoted(key)} and no `parameters`: if these are its parameters, name them so"
+            )
+    return PARAMETERS
 
 
 def _merged(function: Json, beside: Json, where: str) -> Json:
@@ -139,41 +209,38 @@ def _parameters(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if given is None or (isinstance(given, str) and not given.strip()):
         return {"type": "object", "properties": {}}
     value = from_text(given, where)
+    if isinstance(value, list):
+        value = {"type": "object", "properties": _by_name(value, where)}
     if not isinstance(value, dict):
         raise RefusedRowError(f"`{where}` is {kind(value)}, not a JSON schema")
     if not value:
         return {"type": "object", "properties": {}}
-    if not _is_schema(value):
-        return {"type": "object", "properties": {named: schema(item) for named, item in value.items()}}
-    made: Json = schema(value)
+    whole = isinstance(value.get("properties"), dict | list) and not isinstance(value.get("type"), dict)
+    if not whole and not any(key in value for key in _WHOLE):
+        value = _around(value, where)
+    made: Json = schema(value, where)
     return made if "type" in made or "$ref" in made or "anyOf" in made else {"type": "object", **made}
 
 
-def _is_schema(value: Json) -> bool:
-    """False for properties without a schema around them, each an object; one may be called ``type``."""
-    if any(not isinstance(item, dict) for item in value.values()):
-        return True
-    return isinstance(value.get("properties"), dict) and not isinstance(value.get("type"), dict)
+def _around(value: Json, where: str) -> Json:
+    """A schema around properties that stand without one, or beside its ``type``; one may be called ``type``."""
+    named = {
+        key: item
+        for key, item in value.items()
+        if key not in _OF_OBJECTS | _NOTES
+        or (key in _NOTES and (isinstance(item, dict) or (key != "type" and _names_type(item))))
+    }
+    if not named:
+        return value
+    if "type" in value and "type" not in named and type_of(value["type"]).get("type") != "object":
+        named = {key: item for key, item in value.items() if key in named or key == "type"}
+    for key, item in named.items():
+        if not isinstance(item, dict) and not _names_type(item):
+            raise RefusedRowError(f"`{where}.{key}` is {quoted(item)}, neither a parameter's schema nor its type")
+    properties = {key: item if isinstance(item, dict) else {"type": item} for key, item in named.items()}
+    beside = {key: item for key, item in value.items() if key not in named}
+    return {"type": "object", "properties": properties} | beside
 
 
-def _typed(value: Any) -> Json:  # noqa: ANN401 - parsed JSON
-    """What a schema says by its ``type``; a name nobody knows stays."""
-    if isinstance(value, list):
-        return {"type": [_NAMED.get(item.lower(), item) if isinstance(item, str) else item for item in value]}
-    if not isinstance(value, str):
-        return {"type": value}
-    spelled = value.strip().removesuffix(", optional").strip()  # xLAM's
-    if spelled.lower() in _NAMED:
-        return {"type": _NAMED[spelled.lower()]}
-    if spelled.lower() in _ANY:
-        return {}
-    inner = _OF.fullmatch(spelled)
-    if inner is None:
-        return {"type": value}
-    outer, of = inner.group(1).lower(), inner.group(2)
-    if outer == "optional":
-        return _typed(of)
-    if _NAMED.get(outer) == "array":
-        items = _typed(of) if "," not in of else {}
-        return {"type": "array", **({"items": items} if items else {})}
-    return {"type": _NAMED[outer]} if outer in _NAMED else {"type": value}
+def _names_type(item: Any) -> bool:  # noqa: ANN401 - parsed JSON
+    return isinstance(item, str) and is_type(item)

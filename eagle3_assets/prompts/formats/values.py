@@ -98,15 +98,26 @@ def says_nothing(value: Any) -> bool:  # noqa: ANN401 - parsed JSON
     return value is None or value == ""
 
 
+def lost(holder: Json, known: Container[str]) -> list[str]:
+    """Keys with content that are not read: a number or a switch says nothing; text, a list or an object might."""
+    return [
+        key
+        for key, value in holder.items()
+        if key not in known and isinstance(value, str | list | dict) and not says_nothing(value)
+    ]
+
+
 def nothing_lost(holder: Json, known: Container[str], where: str) -> None:
-    """Refuses content under keys that are not read: a number or a switch says nothing; text, a list or an object might.
+    """Refuses content under keys that are not read.
 
     Raises:
         RefusedRowError: there is some.
     """
-    for key, value in holder.items():
-        if key not in known and isinstance(value, str | list | dict) and not says_nothing(value):
-            raise RefusedRowError(f"`{where}` has {quoted(key)}, which is not known and would be lost")
+    for key in lost(holder, known):
+        raise RefusedRowError(
+            f"`{where}` has {quoted(key)}, which is not known and would be lost: write it where it is read, or leave it"
+            " out with the dataset's `ignore_keys`"
+        )
 
 
 def object_row(row: Any, key: str) -> Json:  # noqa: ANN401 - parsed JSON

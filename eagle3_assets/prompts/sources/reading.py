@@ -176,7 +176,14 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             for row in batch.iter_rows(named=True):
                 number += 1
                 yield number, {name: _without_nulls(value) for name, value in row.items()}
+    except pl.exceptions.DuplicateError as error:
+        raise PromptSourceError(f"{path}: has two columns with one name ({error}); rename one of them") from None
     except pl.exceptions.PolarsError as error:
+        # Decimals of more than 38 digits, and what else polars has no type for.
+        if isinstance(error, pl.exceptions.InvalidOperationError) or "Not yet supported" in str(error):
+            raise PromptSourceError(
+                f"{path}: has a column of a type that cannot be read ({error}); leave it out or write it as another"
+            ) from None
         raise PromptSourceError(f"{path}: is damaged after row {number:,}: {error}") from None
 
 

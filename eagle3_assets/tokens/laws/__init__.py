@@ -36,6 +36,7 @@ LAWS: tuple[RowLaw | PartitionLaw, ...] = (
     prompts.PROMPT_INJECTION,  # before the next: it says where such ids come from
     special_ids.PROMPT_WELL_FORMED,
     prompts.TOOLS_RENDERED,
+    prompts.MESSAGES_RENDERED,
     structure.TARGET_STRUCTURE,  # before all about outputs: of another target's ids they say little
     counts.NO_PROMPT_ECHO,  # first of those about outputs: an echo explains what others find
     counts.PROMPT_AS_GENERATED,

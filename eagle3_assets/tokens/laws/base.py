@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import NULL_ID, Ints, Mask
+from eagle3_assets.tokens.columns import HUGE_ID, NULL_ID, Ints, Mask
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.safe_text import visible
 
@@ -101,6 +101,8 @@ def counted(number: int, noun: str) -> str:
 
 def shown_id(token: int) -> str:
     """An id that is no token of the target's."""
+    if token == HUGE_ID:
+        return "an id of more than 63 bits"
     return "a missing id (null, or no whole number)" if token == NULL_ID else f"id {token}"
 
 
@@ -154,6 +156,8 @@ class RowLaw(Law):
     """Without these columns it is not judged."""
     nothing: str
     """Why it is not judged where no row is such that it could be."""
+    others: str = ""
+    """Why it says nothing of a row while it can be judged of others, where ``nothing`` does not say it of these."""
     missing: str = ""
     """What is wrong with a row that lacks a value which others have."""
     partly: Callable[[Context], str | None] = always
@@ -238,6 +242,13 @@ def needs_source_sample_ids(context: Context) -> str | None:
 def needs_inert_prompts(context: Context) -> str | None:
     """Condition of the law that compares with prompts of inert text."""
     return None if context.inert_prompts is not None else "no prompt was rendered with inert text"
+
+
+def needs_unrendered_messages(context: Context) -> str | None:
+    """Condition of the law that asks which messages became nothing."""
+    if context.inert_prompts is None or context.inert_prompts.unrendered is not None:
+        return needs_inert_prompts(context)
+    return "which messages became nothing of a prompt is not known"
 
 
 def needs_rerendered_prompts(context: Context) -> str | None:

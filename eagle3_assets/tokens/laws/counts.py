@@ -1,5 +1,7 @@
 """Laws that compare ids with what the engine and the prompts say of them: counts, echoes, the vocabulary."""
 
+from operator import ne
+
 import numpy as np
 import polars as pl
 
@@ -15,7 +17,7 @@ SERVER_PROMPT_IDS = "server_prompt_ids"
 """A column that some sources have beside the contract's: the prompt ids that the engine returned."""
 
 CONTRADICTION = "contradiction"
-"""A column that some sources have beside the contract's: what a reply and its own meta_info say differently."""
+"""A column that some sources have beside the contract's: what a row says in two ways that cannot both be."""
 
 _COUNTS = ("completion_tokens", "server_prompt_tokens", "cached_tokens", REASONING_TOKENS)
 
@@ -74,7 +76,7 @@ def judge_server_saw_prompt(batch: Batch) -> RowJudgement:
 def judge_usage_consistent(batch: Batch) -> RowJudgement:
     """Compares the reply's counts with one another."""
     reasoning, cached = batch.present(REASONING_TOKENS), batch.present("cached_tokens")
-    counts = {name: batch.column(name, pl.Int64).cast(pl.Int64).fill_null(0).to_numpy() for name in _COUNTS}
+    counts = {name: np.where(batch.present(name), batch.numbers(name), 0) for name in _COUNTS}
     negative = np.any([count < 0 for count in counts.values()], axis=0)
     completion = np.where(batch.present("completion_tokens"), counts["completion_tokens"], batch.output.lengths)
     seen = batch.present("server_prompt_tokens")
@@ -94,10 +96,10 @@ def judge_usage_consistent(batch: Batch) -> RowJudgement:
         return f"{said}: some servers count the cache again after they had to start a request over"
 
     contradiction = batch.column(CONTRADICTION, pl.String)
-    contradicted = contradiction.is_not_null().to_numpy()
+    contradicted = batch.present(CONTRADICTION)
 
     def said_twice(row: int) -> str:
-        return f"the reply and its own meta_info or usage contradict each other: {visible(contradiction[row])}"
+        return f"the row contradicts itself: {visible(contradiction[row])}"
 
     found = (
         find(negative, below_zero),
@@ -112,29 +114,28 @@ def judge_prompt_as_generated(batch: Batch) -> RowJudgement:
     """Compares the prompt stored with the output with the one that its sample has now, by hash."""
     current = batch.context.current_prompts
     assert current is not None  # noqa: S101 - the law's condition
-    now = [current.hashes.get(sample) for sample in batch.sample_ids]
+    now = list(map(current.hashes.get, batch.sample_ids))
     sent = batch.present("prompt_ids")
     stored = [found if there else None for found, there in zip(batch.prompt_hashes, sent.tolist(), strict=True)]
-    differs = np.fromiter((a != b for a, b in zip(now, stored, strict=True)), np.bool_, len(batch))
-    known = np.fromiter((sample in current.hashes for sample in batch.sample_ids), np.bool_, len(batch))
+    differs = np.fromiter(map(ne, now, stored), np.bool_, len(batch))
 
     def detail(row: int) -> str:
         if not sent[row]:
             return "no prompt is stored with the output, tokenized_prompts has one"
-        if not known[row]:
+        if batch.sample_ids[row] not in current.hashes:
             return "tokenized_prompts has no prompt of this sample any more"
         if now[row] is None:
             return "a prompt was sent, and tokenized_prompts has this sample without one now"
         return "the prompt that was sent is not the one in tokenized_prompts now"
 
-    judged = sent | np.fromiter((prompt is not None for prompt in now), np.bool_, len(batch))
-    return RowJudgement(judged, (find(differs, detail),))
+    return RowJudgement(sent | differs, (find(differs, detail),))  # of neither side nothing is said
 
 
 def judge_ids_in_vocabulary(batch: Batch) -> RowJudgement:
     """Looks for ids that the model cannot emit."""
     size = batch.context.profile.vocab_size
-    outside = batch.output.outside(0, size)
+    outside = batch.output_no_token
+    outside = outside.where((outside.id < 0) | (outside.id >= size))
     index, count = outside.first(), outside.count()
 
     def detail(row: int) -> str:
@@ -194,7 +195,7 @@ SERVER_SAW_PROMPT = RowLaw(
 USAGE_CONSISTENT = RowLaw(
     name="usage_consistent",
     definition="The counts of a reply agree with one another and with its own meta_info: none is negative, reasoning is"
-    " not more than the output, and the cache gave no more than the prompt.",
+    " not more than the output, and the cache gave no more than the prompt; nor does its row contradict itself.",
     asset="raw_generations",
     effect="quarantine",
     meaning="Counts that contradict one another may be those of another reply; a cache larger than the prompt alone is"

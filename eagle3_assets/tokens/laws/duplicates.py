@@ -7,10 +7,11 @@ from eagle3_assets.tokens.laws.base import PartitionJudgement, PartitionLaw, ali
 from eagle3_assets.tokens.wording import percent
 
 _SAMPLE_OF_A_TURN = r":\d+$"
-"""What tells several samples of one prompt apart: their ids are ``conversation:turn:sample``."""
+"""What tells several samples of one prompt apart: their ids are ``conversation:turn:sample``. Other
+tools' ids do not say whether equal prompts are one that was asked several times, so that only the answers tell."""
 
 
-def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
+def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
     """Compares prompts, whole samples and outputs with one another."""
     has_output, known = facts["output_hash"].is_not_null(), pl.col("prompt_hash").is_not_null()
     rows = int(has_output.sum())
@@ -24,7 +25,7 @@ def judge_duplicates(facts: pl.DataFrame, context: Context) -> PartitionJudgemen
         prompt_known=known,
         turn=pl.when(pl.col("sample_id").str.contains(r":\d+:\d+$"))
         .then(pl.col("sample_id").str.replace(_SAMPLE_OF_A_TURN, ""))
-        .otherwise("sample_id"),
+        .otherwise(pl.lit("") if context.mixed_records else "sample_id"),
     )
     with_prompt = compared.filter("prompt_known")
     # A prompt that is not recorded may be any: each counts as one of its own, and no row is said to have another one.
@@ -86,7 +87,8 @@ def _surplus(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 DUPLICATES = PartitionLaw(
     name="duplicates",
     definition="No two conversations have the same prompt, no two rows the same prompt and output, and no two prompts"
-    " the same output; where prompts are not recorded, no two rows have the same output.",
+    " the same output; where prompts are not recorded, no two rows have the same output. In files of other tools, rows"
+    " with one prompt are samples of it.",
     asset="raw_generations",
     effect="warn",
     meaning="A drafter sees some text several times, and if training and evaluation data share it, its acceptance is"

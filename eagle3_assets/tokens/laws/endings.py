@@ -7,6 +7,7 @@ import polars as pl
 
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.batch import Batch
+from eagle3_assets.tokens.columns import filled
 from eagle3_assets.tokens.laws.base import RowJudgement, RowLaw, counted, find, needs_stop_ids
 
 SGLANG_CAP = 128
@@ -27,13 +28,12 @@ def judge_finish_known(batch: Batch) -> RowJudgement:
 def judge_stop_token_last(batch: Batch) -> RowJudgement:
     """Compares the last id of stopped outputs with what the engine says it stopped at, and with the stop set."""
     matched, recorded = batch.column("matched_stop", pl.String), batch.present("matched_stop")
-    number = matched.cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+    number = filled(matched.cast(pl.Int64, strict=False), -1)
     last = batch.output.last
-    in_set = np.isin(last, list(batch.context.recorded_stop_ids))
-    wrong = ~in_set | (recorded & (number != last))
+    wrong = ~batch.at_recorded_stop | (recorded & (number != last))
 
     def detail(row: int) -> str:
-        return _stop_fault(batch, matched[row], int(number[row]), int(last[row]))
+        return _stop_fault(batch, row, matched[row], int(number[row]), int(last[row]))
 
     found = find(batch.stopped & wrong, detail, batch.output.lengths - 1)
     return RowJudgement(
@@ -47,8 +47,11 @@ def judge_stop_token_last(batch: Batch) -> RowJudgement:
 def judge_nothing_after_stop(batch: Batch) -> RowJudgement:
     """Looks for stop ids before the last position."""
     stops = batch.output_marks.of(batch.context.all_stop_ids)
-    early = stops.where(stops.index < batch.output.lengths[stops.row] - 1)
-    index = early.first()
+    index = stops.where(stops.index < batch.output.lengths[stops.row] - 1).first()
+    if batch.own_stop_ids:
+        own = batch.output.marks(batch.own_stop_ids)
+        own = own.where((own.index < batch.output.lengths[own.row] - 1) & batch.own_stop(own.row, own.id))
+        index = np.where((index < 0) | ((own.first() >= 0) & (own.first() < index)), own.first(), index)
 
     def detail(row: int) -> str:
         token, length = int(batch.output.row(row)[index[row]]), int(batch.output.lengths[row])
@@ -77,9 +80,8 @@ def judge_length_honest(batch: Batch) -> RowJudgement:
     cap = np.where(told, applied, asked)
     cut, lengths = batch.cut_off, batch.output.lengths
     known = ~cut | told | (asked >= 0)
-    on_stop = np.isin(batch.output.last, list(batch.context.all_stop_ids))
     dishonest = cut & known & (lengths != cap)
-    boundary = cut & known & ~dishonest & on_stop
+    boundary = cut & known & ~dishonest & batch.at_stop
     by_context = cut & known & ~dishonest & ~boundary & told & (applied < asked)
     end = lengths - 1
 
@@ -107,7 +109,7 @@ def judge_length_honest(batch: Batch) -> RowJudgement:
 
 def judge_not_stop_only(batch: Batch) -> RowJudgement:
     """Looks for outputs which are one stop id."""
-    alone = (batch.output.lengths == 1) & np.isin(batch.output.first, list(batch.context.all_stop_ids))
+    alone = (batch.output.lengths == 1) & batch.at_stop
 
     def detail(row: int) -> str:
         return f"the output is {batch.context.profile.label(int(batch.output.first[row]))} and nothing else"
@@ -115,7 +117,7 @@ def judge_not_stop_only(batch: Batch) -> RowJudgement:
     return RowJudgement(np.ones(len(batch), np.bool_), (find(alone, detail, np.zeros(len(batch), np.int64)),))
 
 
-def _stop_fault(batch: Batch, matched: str | None, number: int, last: int) -> str:
+def _stop_fault(batch: Batch, row: int, matched: str | None, number: int, last: int) -> str:
     """What is wrong with the end of a stopped output, the most telling kind first."""
     profile = batch.context.profile
     value = _json(matched) if matched is not None else None
@@ -127,10 +129,11 @@ def _stop_fault(batch: Batch, matched: str | None, number: int, last: int) -> st
         return "finish type stop, and there are no output ids"
     if value is not None and number != last:
         return f"the engine stopped at {profile.label(number)}, but the last id is {profile.label(last)}"
-    of_profile = batch.context.stop_token_ids is None
+    own = batch.own_stops_of(row)
+    of_target = frozenset() if batch.ignores_eos[row] else batch.context.recorded_stop_ids
+    of_profile = batch.context.stop_token_ids is None and own <= of_target
     stop_set = f"the stop set of the profile {profile.name!r}" if of_profile else "the recorded stop set"
-    stops = profile.labels(batch.context.recorded_stop_ids)
-    return f"the last id is {profile.label(last)}, not in {stop_set}: {stops}"
+    return f"the last id is {profile.label(last)}, not in {stop_set}: {profile.labels(own | of_target)}"
 
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any JSON value, or the text itself

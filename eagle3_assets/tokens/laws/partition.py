@@ -1,6 +1,6 @@
 """Laws about a partition as a whole: every prompt accounted for, and figures that a person judges."""
 
-from collections.abc import Iterable
+from collections.abc import Set
 
 import polars as pl
 
@@ -95,13 +95,12 @@ def _by_id(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return rows.filter(first), counts.filter(pl.col("times") > 1)
 
 
-def _against_prompts(by_id: pl.DataFrame, all_prompts: Iterable[str], ready: frozenset[str]) -> list[tuple[str, str]]:
-    status = dict(by_id.select("sample_id", "status").iter_rows())
-    known = frozenset(all_prompts)
-    faults = [(i, "no row for this prompt") for i in all_prompts if i not in status]
+def _against_prompts(by_id: pl.DataFrame, known: Set[str], ready: frozenset[str]) -> list[tuple[str, str]]:
+    status = dict(zip(by_id["sample_id"].to_list(), by_id["status"].to_list(), strict=True))
+    faults = [(i, "no row for this prompt") for i in known if i not in status]
     faults += [(i, "no such prompt in tokenized_prompts") for i in status if i not in known]
     for sample, state in status.items():
-        if sample in known and (state == REFUSED) == (sample in ready):
+        if (state == REFUSED) == (sample in ready) and sample in known:
             prompt = "ready" if sample in ready else "refused"
             faults.append((sample, f"the prompt is {prompt}, the row says {state}"))
     return faults

@@ -1,13 +1,13 @@
 """Laws about prompts before anything is generated: the tokenizer, the rendering, the end of each prompt."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import polars as pl
 
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import Mask, TokenColumn
+from eagle3_assets.tokens.columns import Mask, TokenColumn, where
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.inert_prompts import REFUSED, tells
 from eagle3_assets.tokens.laws.base import (
@@ -22,6 +22,7 @@ from eagle3_assets.tokens.laws.base import (
     needs_source_sample_ids,
     needs_suffixes,
     needs_tokenizer,
+    needs_unrendered_messages,
     shown_name,
 )
 from eagle3_assets.tokens.profile import TargetProfile, Tokenizer
@@ -46,9 +47,9 @@ def judge_tokenizer_canary(facts: pl.DataFrame, context: Context) -> PartitionJu
 
 def judge_prompt_reproducible(batch: Batch) -> RowJudgement:
     """Compares prompts with those rendered again, row by row; one that is not rendered any more is another one."""
-    again = batch.context.rerendered_prompts
-    assert again is not None  # noqa: S101 - the law's condition
-    judged, rendered = _rendered_again(batch, again)
+    row_of, again = batch.context.rerendered
+    rows = np.fromiter((row_of.get(sample, -1) for sample in batch.sample_ids), np.int64, len(batch))
+    judged, rendered = rows >= 0, again.take(rows)
     gone = judged & rendered.null_rows
     departs = np.where(judged & ~gone, batch.prompt.first_difference(rendered), -1)
 
@@ -72,7 +73,7 @@ def judge_prompt_injection(batch: Batch) -> RowJudgement:
     context = batch.context
     inert = context.inert_prompts
     assert inert is not None  # noqa: S101 - the law's condition
-    kinds = np.array([inert.kinds.get(sample, -1) for sample in batch.sample_ids], np.int64)
+    kinds = np.fromiter((inert.kinds.get(sample, -1) for sample in batch.sample_ids), np.int64, len(batch))
     marks = batch.prompt.marks(context.control_ids)
     ours, theirs = TokenColumn.from_marks(marks), inert.control.take(np.maximum(kinds, REFUSED))
     judged = (kinds >= 0) & (kinds != REFUSED)
@@ -125,13 +126,32 @@ def judge_tools_rendered(batch: Batch) -> RowJudgement:
     return RowJudgement(judged, (find(np.array([bool(lost) for lost in absent], np.bool_), detail),))
 
 
+def judge_messages_rendered(batch: Batch) -> RowJudgement:
+    """Asks the prompts of inert text, where every message can be told from the others, for messages that are gone."""
+    inert = batch.context.inert_prompts
+    assert inert is not None  # noqa: S101 - the law's condition
+    assert inert.unrendered is not None  # noqa: S101 - the law's condition
+    lost = [inert.unrendered.get(sample, ()) for sample in batch.sample_ids]
+    known = np.array([inert.kinds.get(sample, REFUSED) != REFUSED for sample in batch.sample_ids], np.bool_)
+
+    def detail(row: int) -> str:
+        names = lost[row] or ()
+        more = f" and of {len(names) - SHOWN_MESSAGES} more" if len(names) > SHOWN_MESSAGES else ""
+        return f"nothing is in the prompt of {', '.join(map(visible, names[:SHOWN_MESSAGES]))}{more}"
+
+    return RowJudgement(
+        known & np.array([names is not None for names in lost], np.bool_),
+        (find(known & np.array([bool(names) for names in lost], np.bool_), detail),),
+    )
+
+
 def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
     """Compares the sample ids with those of the prompts that there are now."""
     expected = context.source_sample_ids
     assert expected is not None  # noqa: S101 - the law's condition
     if not len(facts) and not expected:
         return PartitionJudgement(0, reason="there are no prompts", judged=False)
-    times = Counter(facts["sample_id"].fill_null(""))
+    times = _times(facts["sample_id"].fill_null("").to_list())
     faults = [(i, f"{n} rows with this sample id") for i, n in times.items() if n > 1]
     faults += [(i, "prompts has no such sample") for i in times if i not in expected]
     faults += [(i, "tokenized_prompts has no row for it") for i in sorted(expected - times.keys())]
@@ -142,6 +162,12 @@ def judge_prompts_accounted(facts: pl.DataFrame, context: Context) -> PartitionJ
     kinds_said = ", ".join(f"{number:,} times {text}" for text, number in kinds.items())
     said = f"{counted(len(faults), 'fault')}, first {first} (in all {kinds_said})"
     return PartitionJudgement(len(faults), (said,), tuple(faults))
+
+
+def _times(names: list[str]) -> Mapping[str, int]:
+    """How often each name stands there, in the order of their first times."""
+    once = dict.fromkeys(names, 1)  # many times as fast as counting, and mostly enough
+    return once if len(once) == len(names) else Counter(names)
 
 
 def judge_prompts_refused(facts: pl.DataFrame, context: Context) -> PartitionJudgement:  # noqa: ARG001 - a law's form
@@ -167,12 +193,12 @@ def judge_prompt_suffix(batch: Batch) -> RowJudgement:
     suffixes, after_tool = profile.suffixes, profile.suffixes_after_tool
     thinking = batch.column("thinking", pl.Boolean)
     given = batch.prompt.lengths > 0  # an empty prompt is no matter of its suffix
-    silent: Mask = thinking.is_null().to_numpy() & given
+    silent: Mask = ~batch.present("thinking") & given
     right_in_any, judged, wrong, needless = np.zeros((4, len(batch)), np.bool_)
     modes: tuple[tuple[bool, Mode], ...] = ((True, "thinking"), (False, "no_thinking"))
     for flag, mode in modes:
         if mode in suffixes:
-            rows = (thinking == flag).fill_null(value=False).to_numpy() & given
+            rows = where(thinking == flag) & given
             judged |= rows
             right = batch.prompt.ends_with(suffixes[mode])
             if mode in after_tool:
@@ -236,15 +262,6 @@ def _suffix_difference(prompt: list[int], suffix: tuple[int, ...], mode: Mode, p
     return f"ends with {found}, not with the {mode} suffix {expected}"
 
 
-def _rendered_again(batch: Batch, frame: pl.DataFrame) -> tuple[Mask, TokenColumn]:
-    """For each row whether its sample is in the frame, and the prompt ids there."""
-    there = frame.select("sample_id", "prompt_ids", pl.lit(value=True).alias("there"))
-    joined = pl.DataFrame({"sample_id": batch.sample_ids}, schema={"sample_id": pl.String}).join(
-        there.unique("sample_id", keep="first"), on="sample_id", how="left", maintain_order="left"
-    )
-    return joined["there"].fill_null(value=False).to_numpy(), TokenColumn.from_series(joined["prompt_ids"])
-
-
 def _inserted_at(found: list[int], expected: list[int]) -> int:
     """Where the first id that is too many stands; of equal neighbours the first, as text comes before what ends it."""
     before = _common(found, expected)
@@ -293,6 +310,9 @@ SUFFIX_WITHIN = 20
 SHOWN_TOOLS = 3
 """Tools that a finding names."""
 
+SHOWN_MESSAGES = 3
+"""Messages that a finding names."""
+
 TOKENIZER_CANARY = PartitionLaw(
     name="tokenizer_canary",
     definition="Every structural token of the profile encodes to its one id and decodes back to itself.",
@@ -329,6 +349,7 @@ PROMPT_REPRODUCIBLE = RowLaw(
     judge=judge_prompt_reproducible,
     columns=("prompt_ids",),
     nothing="none of the prompts that were rendered again is in the partition",
+    others="they were not rendered again",
     unless=needs_rerendered_prompts,
 )
 
@@ -358,6 +379,7 @@ PROMPT_SUFFIX = RowLaw(
     judge=judge_prompt_suffix,
     columns=("prompt_ids",),
     nothing="the profile describes no suffix for the rows' thinking mode, or their mode is not recorded",
+    others="the profile describes no suffix for their thinking mode",
     missing="its thinking mode is not recorded",
     unless=needs_suffixes,
 )
@@ -376,6 +398,7 @@ PROMPT_INJECTION = RowLaw(
     judge=judge_prompt_injection,
     columns=("prompt_ids",),
     nothing="none of the prompts was rendered with inert text",
+    others="they were not rendered with inert text",
     unless=needs_inert_prompts,
 )
 
@@ -393,4 +416,21 @@ TOOLS_RENDERED = RowLaw(
     columns=("prompt_ids",),
     nothing="no prompt is known to declare tools",
     unless=needs_tokenizer,
+)
+
+MESSAGES_RENDERED = RowLaw(
+    name="messages_rendered",
+    definition="Something of every message with content is in the rendered prompt; reasoning of earlier turns may be"
+    " left out.",
+    asset="tokenized_prompts",
+    effect="quarantine",
+    meaning="The template drops system prompts, tool results or turns without a word: the target answers to another"
+    " conversation than the dataset's.",
+    remedy="Look at it with eagle3-assets prompt; give a chat template that renders every role as target.chat_template,"
+    " or, where the target's own template is so in production, lower the law with law_effects.",
+    judge=judge_messages_rendered,
+    columns=("prompt_ids",),
+    nothing="none of the prompts was rendered with inert text",
+    unless=needs_unrendered_messages,
+    lowerable=True,
 )

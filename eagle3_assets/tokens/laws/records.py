@@ -8,7 +8,7 @@ import polars as pl
 
 from eagle3_assets.identity import stored_ids_sha256
 from eagle3_assets.tokens.batch import Batch
-from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, Mask, TokenColumn
+from eagle3_assets.tokens.columns import MAX_ID, MIN_ID, Ints, Mask, TokenColumn, nulls
 from eagle3_assets.tokens.laws.base import Found, RowJudgement, RowLaw, find
 from eagle3_assets.tokens.safe_text import visible
 
@@ -24,7 +24,9 @@ some 1e-7; a probability that was kept in bfloat16 may be the next number above 
 def judge_logprobs_agree(batch: Batch) -> RowJudgement:
     """Compares log-probabilities with the output ids: their ids where recorded, their number, their values."""
     values = batch.column("output_logprobs", pl.List(pl.Float32))
-    recorded = values.is_not_null().to_numpy()
+    recorded = batch.present("output_logprobs")
+    if not recorded.any():
+        return RowJudgement(recorded)
     count = values.list.len().fill_null(0).to_numpy().astype(np.int64)
     ids = TokenColumn.from_series(batch.column(LOGPROB_IDS, pl.List(pl.Int32)))
     departs = np.where(recorded & ~ids.null_rows, batch.output.first_difference(ids), -1)
@@ -59,7 +61,7 @@ def judge_sampling_recorded(batch: Batch) -> RowJudgement:
         return str(faults[row])
 
     recorded = batch.present("sampling")
-    incomplete = recorded & faults.is_not_null().to_numpy()
+    incomplete = recorded & ~nulls(faults)
     found = (find(incomplete, detail), *_of_another_request(batch, recorded & ~incomplete))
     return RowJudgement(recorded, found, missing=~recorded)
 
@@ -135,7 +137,8 @@ LOGPROBS_AGREE = RowLaw(
 
 SAMPLING_RECORDED = RowLaw(
     name="sampling_recorded",
-    definition="Every row records every sampling parameter explicitly, and the request of the file that it lies in.",
+    definition="Every row records every sampling parameter explicitly, with values that an engine can mean, and the"
+    " request of the file that it lies in.",
     asset="raw_generations",
     effect="refuse",
     meaning="Nobody can say which distribution the tokens come from, as engines fill gaps with defaults of their own.",

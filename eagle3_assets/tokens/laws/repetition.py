@@ -33,9 +33,8 @@ _Fault = tuple[Severity, int, str]
 def judge_repetition(batch: Batch) -> RowJudgement:
     """Looks for runs of one id, endings in a loop, beginnings and passages that come again, each where it may be."""
     output = batch.output
-    stops = np.isin(output.last, list(batch.context.all_stop_ids))
-    ends = output.lengths - stops
-    extreme_from = np.where(stops, ENDED_IDS, EXTREME_IDS)
+    ends = output.lengths - batch.at_stop
+    extreme_from = np.where(batch.at_stop, ENDED_IDS, EXTREME_IDS)
     starts = (output.first == batch.context.profile.reasoning_end).astype(np.int64)
     may_run = np.zeros(len(batch), np.bool_)
     may_run[loops.may_have_run(output, REMARK_IDS)] = True

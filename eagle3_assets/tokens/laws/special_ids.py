@@ -12,20 +12,26 @@ from eagle3_assets.tokens.profile import TargetProfile
 
 
 def judge_no_reserved_ids(batch: Batch) -> RowJudgement:
-    """Looks for ids that no output has a use for."""
-    return _nowhere_in_outputs(batch, _useless(batch.context), "has no use in an output")
+    """Looks for ids that no output has a use for: those of tokens without one, and those of no token."""
+    padding = _padding(batch.output_no_token, batch.context)
+    marks = _together(batch.output_special.of(_useless(batch.context)), padding)
+    return _nowhere_in_outputs(batch, marks, "has no use in an output")
 
 
 def judge_no_role_ids(batch: Batch) -> RowJudgement:
     """Looks for ids that only prompts have."""
     ids = batch.context.profile.prompt_only_ids - batch.context.all_stop_ids
-    return _nowhere_in_outputs(batch, ids, "stands in prompts only: the target does not write it")
+    return _nowhere_in_outputs(
+        batch, batch.output_special.of(ids), "stands in prompts only: the target does not write it"
+    )
 
 
 def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
     """Looks for the first id of each prompt that cannot stand there; the suffix is another law's."""
     profile, prompt = batch.context.profile, batch.prompt
-    outside = prompt.outside(0, profile.vocab_size).first()
+    no_token = batch.prompt_no_token
+    outside = no_token.where((no_token.id < 0) | (no_token.id >= profile.vocab_size)).first()
+    padding = _padding(no_token, batch.context).first()
     unwanted = batch.prompt_special.of(_unwanted(profile)).first()
     empty = np.where(prompt.lengths == 0, 0, -1)
     no_bos, second_bos = _bos_faults(batch)
@@ -47,6 +53,7 @@ def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
     for index, said in (
         (empty, lambda _: "there are no prompt ids: the target would answer to nothing"),
         (outside, not_in_vocabulary),
+        (padding, lambda row: f"{label(row, padding)}{_of_no_token(profile)} has no place in a prompt"),
         (unwanted, lambda row: f"{label(row, unwanted)} has no place in a prompt"),
         (no_bos, without_bos),
         (second_bos, lambda row: f"{label(row, second_bos)} after the prompt's beginning"),
@@ -58,17 +65,40 @@ def judge_prompt_well_formed(batch: Batch) -> RowJudgement:
     return RowJudgement(np.ones(len(batch), np.bool_), tuple(found))
 
 
-def _nowhere_in_outputs(batch: Batch, ids: frozenset[int], said: str) -> RowJudgement:
-    marks = batch.output_special.of(ids)
+def _nowhere_in_outputs(batch: Batch, marks: Marks, said: str) -> RowJudgement:
+    at_end = marks.index == batch.output.lengths[marks.row] - 1
+    marks = marks.where(~(at_end & batch.own_stop(marks.row, marks.id)))
     index, count = marks.first(), marks.count()
+    profile = batch.context.profile
 
     def detail(row: int) -> str:
-        token = batch.context.profile.label(int(batch.output.row(row)[index[row]]))
+        token_id = int(batch.output.row(row)[index[row]])
+        token = profile.label(token_id)
         after = int(count[row]) - 1
         more = f", {counted(after, 'more such id')} {'follows' if after == 1 else 'follow'}" if after else ""
-        return f"{token} at index {index[row]} {said}{more}"
+        of_none = _of_no_token(profile) if token_id >= profile.end_of_tokens else ""
+        return f"{token} at index {index[row]}{of_none} {said}{more}"
 
     return RowJudgement(np.ones(len(batch), np.bool_), (find(index >= 0, detail, index),))
+
+
+def _padding(no_token: Marks, context: Context) -> Marks:
+    """Ids past the tokenizer's last token that are the model's all the same: rows that pad its embedding."""
+    inside = (no_token.id >= 0) & (no_token.id < context.profile.vocab_size)
+    return no_token.where(inside & ~np.isin(no_token.id, list(context.all_stop_ids)))
+
+
+def _of_no_token(profile: TargetProfile) -> str:
+    return f", which is no token's (the tokenizer has {profile.end_of_tokens:,}, the embedding {profile.vocab_size:,}),"
+
+
+def _together(one: Marks, other: Marks) -> Marks:
+    """The occurrences of both."""
+    if not len(other):
+        return one
+    row, index = np.concatenate((one.row, other.row)), np.concatenate((one.index, other.index))
+    order = np.lexsort((index, row))
+    return Marks(row[order], index[order], np.concatenate((one.id, other.id))[order], one.rows)
 
 
 def _useless(context: Context) -> frozenset[int]:
@@ -139,7 +169,7 @@ def _followers(turns: Mapping[int, frozenset[int]], begins: list[int], ends: lis
 
 
 def _describes_no_useless(context: Context) -> str | None:
-    if not _useless(context):
+    if not _useless(context) and context.profile.end_of_tokens == context.profile.vocab_size:
         return f"the profile {context.profile.name!r} describes no reserved, BOS, PAD, UNK or media ids"
     return None
 
@@ -165,7 +195,8 @@ def _undescribed_of_prompts(context: Context) -> str | None:
 
 NO_RESERVED_IDS = RowLaw(
     name="no_reserved_ids",
-    definition="An output has no reserved, BOS, PAD, UNK or media id, unless the target stops at it.",
+    definition="An output has no reserved, BOS, PAD, UNK or media id, unless the target stops at it, and no id that is"
+    " no token's.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,
@@ -201,7 +232,8 @@ NO_ROLE_IDS = RowLaw(
 PROMPT_WELL_FORMED = RowLaw(
     name="prompt_well_formed",
     definition="On ids alone: a prompt is not empty, lies in the vocabulary, has BOS only where the template puts it"
-    " and no PAD, UNK, media or reserved id, and its turns are as the profile describes them.",
+    " and no PAD, UNK, media or reserved id nor one that is no token's, and its turns are as the profile describes"
+    " them.",
     asset="tokenized_prompts",
     effect="quarantine",
     meaning="The target would read another conversation than the one that was meant, or ids that it was never trained"

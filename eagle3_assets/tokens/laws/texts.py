@@ -150,6 +150,8 @@ def _shown(ids: list[int], codec: Codec) -> str:
     return codec.label(ids[0]) if ids[0] in codec.control_ids else f"id {ids[0]} {quoted(codec.text(ids))}"
 
 
+_NOT_DECODED = "the tokenizer has no text for an id of theirs, or they have no ids"
+
 TEXT_AGREES = RowLaw(
     name="text_agrees",
     definition="The engine's own text is what the output ids decode to, with the stop token or without it.",
@@ -177,6 +179,7 @@ NO_REPLACEMENT_CHARACTER = RowLaw(
     judge=judge_no_replacement_character,
     columns=("output_ids",),
     nothing="no row has output ids that can be decoded",
+    others=_NOT_DECODED,
     unless=needs_tokenizer,
     sampled=True,
 )
@@ -195,6 +198,7 @@ RETOKENIZATION_DRIFT = RowLaw(
     judge=judge_retokenization_drift,
     columns=("output_ids",),
     nothing="no row has output ids that can be decoded",
+    others=_NOT_DECODED,
     unless=needs_tokenizer,
     sampled=True,
     remark=remark_on_drift,

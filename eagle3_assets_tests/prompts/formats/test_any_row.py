@@ -30,6 +30,7 @@ KEYS = [
         "chat",
         "instruction",
     ),
+    *("metadata", "context", "thought", "tool_call_ids", "chat_template_kwargs"),
     *("input", "history", "prompt", "text", "num_tokens", "images", "reasoning", "function_declarations"),
 ]
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(WORDS)

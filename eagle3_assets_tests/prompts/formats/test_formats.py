@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ GLAIVE = {
 }
 
 UNDECLARED = "the history has tool calls, and no tools are declared"
+UNDECLARED_ANSWER = "the answer has tool calls, and no tools are declared"
 ACCEPTED: dict[str, tuple[str, Any, list[dict[str, Any]], list[str]]] = {
     "openai": ("openai", openai(USER, CALLING, RESULT, ANSWER, tools=[WEATHER]), [USER, CALLING, RESULT, ANSWER], []),
     "openai, arguments as text, content null": (
@@ -382,8 +384,11 @@ def test_a_row_comes_in_its_normal_form(name: str) -> None:
     kind, row, messages, remarks = ACCEPTED[name]
     found = read(kind, row)
     assert found.messages == messages
-    undeclared = found.tools is None and any("tool_calls" in message for message in found.messages)
-    assert list(found.remarks) == remarks + [UNDECLARED] * undeclared
+    asked = max(i for i, message in enumerate(found.messages) if message["role"] != "assistant")
+    calls = [i for i, message in enumerate(found.messages) if "tool_calls" in message and found.tools is None]
+    undeclared = [UNDECLARED if calls[0] < asked else UNDECLARED_ANSWER] if calls else []
+    assert list(found.remarks) == remarks + undeclared
+    assert found.unread == (("role",) if "no conversation" in name else ())
 
 
 @pytest.mark.parametrize("name", [name for name in ACCEPTED if "null in JSON text" not in name])
@@ -414,10 +419,34 @@ def test_glaives_functions_become_tools() -> None:
 
 IMAGE = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]}
 MARK = "USER: x\n\n\nASSISTANT: "
+NEXT = "\n\n\nUSER: y"
 
 NO_MESSAGES: list[dict[str, Any]] = [openai(), {"messages": {}}, {"messages": "[]"}]
 
 EMPTY: list[Any] = ["", "  ", []]
+
+ODD_ANSWERS: list[tuple[dict[str, Any], str]] = [
+    ({"role": "assistant", "content": None}, "`messages[1].content` is missing"),
+    ({**ANSWER, "reasoning": "x", "reasoning_content": "y"}, "are both there and differ"),
+    ({**CALLING, "function_call": CALL["function"]}, "both `tool_calls` and `function_call`"),
+    ({**CALLING, "tool_calls": "x"}, "`messages[1].tool_calls` is not JSON"),
+    ({**CALLING, "tool_calls": {"a": 1}}, "`messages[1].tool_calls` is an object, not a list"),
+    ({**CALLING, "tool_calls": [{"function": {}}]}, "must be an object with `function.name`"),
+    ({**CALLING, "tool_calls": [{"name": " "}]}, "must be a name"),
+    ({**CALLING, "tool_calls": [{"name": "f", "arguments": [1]}]}, "is a list, not an object"),
+    ({**CALLING, "tool_calls": [{"type": "custom", "name": "f"}]}, "only calls of functions"),
+    ({**CALLING, "tool_calls": [{"name": "f", "arguments": {"x": float("nan")}}]}, "holds nan, which JSON cannot say"),
+    (
+        {**CALLING, "tool_calls": [{"name": "f", "arguments": {}, "output": "x"}]},
+        "`messages[1].tool_calls[0]` has 'output', which is not known and would be lost",
+    ),
+    ({**CALLING, "tool_calls": [{**CALL, "result": "x"}]}, "has 'result', which is not known"),
+    (
+        {**CALLING, "tool_calls": [{"function": {"name": "f", "output": "x"}}]},
+        "`messages[1].tool_calls[0].function` has 'output'",
+    ),
+]
+"""Messages of the assistant that are refused in a history."""
 
 REFUSED: list[tuple[str, Any, str]] = [
     *((kind, row, "the row is") for kind in FORMAT_NAMES for row in (None, 1, True, [], ["x"])),
@@ -434,7 +463,6 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai("hello"), "`messages[0]` is text, not an object"),
     ("openai", openai({"role": "user"}), "`messages[0].content` is missing"),
     ("openai", openai({"role": "user", "content": 3}), "`messages[0].content` is a number, not text"),
-    ("openai", openai(USER, {"role": "assistant", "content": None}), "`messages[1].content` is missing"),
     ("openai", openai(IMAGE), "is a part of type 'image_url'; only text parts are supported"),
     ("openai", openai({**USER, "images": ["x.png"]}), "`messages[0].images` is there: only text is supported"),
     ("openai", openai(USER, videos=["x.mp4"]), "`videos` is there: only text is supported"),
@@ -442,38 +470,18 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai({**USER, "tool_calls": [CALL]}), "has tool calls, which only the assistant makes"),
     ("openai", openai({**USER, "reasoning": "x"}), "has reasoning, which only the assistant does"),
     ("openai", openai({**USER, "name": ["x"]}), "`messages[0].name` is a list"),
-    ("openai", openai(USER, {**ANSWER, "reasoning": "x", "reasoning_content": "y"}), "are both there and differ"),
-    ("openai", openai(USER, {**CALLING, "function_call": CALL["function"]}), "both `tool_calls` and `function_call`"),
-    ("openai", openai(USER, {**CALLING, "tool_calls": "x"}), "`messages[1].tool_calls` is not JSON"),
-    ("openai", openai(USER, {**CALLING, "tool_calls": {"a": 1}}), "`messages[1].tool_calls` is an object, not a list"),
-    ("openai", openai(USER, {**CALLING, "tool_calls": [{"function": {}}]}), "must be an object with `function.name`"),
-    ("openai", openai(USER, {**CALLING, "tool_calls": [{"name": " "}]}), "must be a name"),
-    ("openai", openai(USER, {**CALLING, "tool_calls": [{"name": "f", "arguments": [1]}]}), "is a list, not an object"),
-    ("openai", openai(USER, {**CALLING, "tool_calls": [{"type": "custom", "name": "f"}]}), "only calls of functions"),
-    (
-        "openai",
-        openai(USER, {**CALLING, "tool_calls": [{"name": "f", "arguments": {"x": float("nan")}}]}),
-        "holds nan, which JSON cannot say",
-    ),
     ("openai", openai(USER, id=1.5), "`id` must be a string or a whole number, not a number"),
     ("openai", openai(USER, id=" "), "`id` must be printable text"),
     ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
-    ("openai", openai(USER, tools=[WEATHER], functions=[CALL]), "`tools` and `functions` are both there and differ"),
+    (
+        "openai",
+        openai(USER, tools=[WEATHER], functions=[{"name": "other"}]),
+        "`tools` and `functions` are both there and differ",
+    ),
     ("openai", openai(USER, tools=[WEATHER], available_tools="[{}]"), "`available_tools[0]` must be"),
     ("openai", openai(USER, chat_template_kwargs={"python_tools": ["def f(): ..."]}), "python_tools` is there"),
     ("openai", openai(USER, chat_template_kwargs={"xml_tools": ["f()"]}), "`chat_template_kwargs.xml_tools[0]` is not"),
     ("openai", openai(USER, chat_template_kwargs=["x"]), "`chat_template_kwargs` is a list, not an object"),
-    (
-        "openai",
-        openai(USER, {**CALLING, "tool_calls": [{"name": "f", "arguments": {}, "output": "x"}]}),
-        "`messages[1].tool_calls[0]` has 'output', which is not known and would be lost",
-    ),
-    ("openai", openai(USER, {**CALLING, "tool_calls": [{**CALL, "result": "x"}]}), "has 'result', which is not known"),
-    (
-        "openai",
-        openai(USER, {**CALLING, "tool_calls": [{"function": {"name": "f", "output": "x"}}]}),
-        "`messages[1].tool_calls[0].function` has 'output'",
-    ),
     *(
         ("openai", openai(USER, ANSWER, {"role": "user", "content": said}), "message 3 is the user's and empty")
         for said in EMPTY
@@ -484,8 +492,20 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai(USER, RESULT), "(calls written into the content as text are not read)"),
     (
         "openai",
-        openai(USER, CALLING, {"role": "tool", "content": [{"x": 1}]}),
-        "`messages[2].content[0]` is an object without `type` and `text`; a list of content has text parts only",
+        openai({"role": "user", "content": [{"x": 1}]}),
+        "`messages[0].content[0]` is an object without `type` and `text`; a list of content has text parts only",
+    ),
+    (
+        "openai",
+        openai(USER, CALLING, IMAGE | {"role": "tool"}),
+        "`messages[2].content[1]` is a part of type 'image_url'",
+    ),
+    ("openai", openai(USER, CALLING, {"role": "tool", "content": float("nan")}), "nan, which JSON cannot say"),
+    ("openai", openai(USER, CALLING, {**RESULT, "tool_call_ids": ["a", "b"]}), "must be a list of one id"),
+    (
+        "openai",
+        openai({"role": "user", "content": [{"type": "text", "text": "x", "citation": "y"}]}),
+        "`messages[0].content[0]` has 'citation', which is not known and would be lost",
     ),
     *(
         (
@@ -496,7 +516,7 @@ REFUSED: list[tuple[str, Any, str]] = [
         for kind in ("openai", "sharegpt")
     ),
     ("openai", openai(USER, prompt=[ANSWER]), "`prompt` and `messages` are both there and differ"),
-    ("plain", {"prompt": "x", "messages": [USER]}, "`messages` is there, which a plain prompt would lose"),
+    ("plain", {"prompt": "x", "messages": [USER]}, "`messages` is there, and its text is not in the prompt"),
     ("plain", {"text": "Yes.", "role": "assistant", "parent_id": "1"}, "`role` is there: the text is a message of a"),
     ("plain", {"text": "Yes.", "parent_id": "1"}, "`parent_id` is there: the text is a message of a conversation"),
     *(
@@ -516,11 +536,15 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("sharegpt", sharegpt(("human", "x"), ("observation", "y")), "no call stands before it"),
     (
         "sharegpt",
-        sharegpt(("human", "x"), ("function_call", "get_weather(Oslo)")),
+        sharegpt(("human", "x"), ("function_call", "get_weather(Oslo)"), ("human", "y")),
         "`conversations[1].value` is not JSON",
     ),
-    ("sharegpt", sharegpt(("human", "x"), ("function_call", "")), "there is no call in it"),
-    ("sharegpt", sharegpt(("human", "x"), ("function_call", "{}")), "must be an object with `function.name`"),
+    ("sharegpt", sharegpt(("human", "x"), ("function_call", ""), ("human", "y")), "there is no call in it"),
+    (
+        "sharegpt",
+        sharegpt(("human", "x"), ("function_call", "{}"), ("human", "y")),
+        "must be an object with `function.name`",
+    ),
     ("sharegpt", sharegpt(("human", "<image>x"), image="x.png"), "`image` is there: only text is supported"),
     ("sharegpt", {"conversations": [{"from": "human", "value": "x", "content": "y"}]}, "both there and differ"),
     ("sharegpt", {"conversations": [{"from": "human", "value": "x", "quote": "y"}]}, "has 'quote', which is not known"),
@@ -528,12 +552,16 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("glaive", {"system": "", "chat": "Hello USER: x"}, "`chat` does not begin with USER:"),
     ("glaive", {"system": "", "chat": "ASSISTANT: x"}, "no user message"),
     ("glaive", {"system": "", "chat": "USER: x\nASSISTANT: y"}, "turn 1 of `chat` is followed by a role's name"),
-    ("glaive", {"system": "", "chat": MARK + "a <|endoftext|> b"}, "turn 2 of `chat` has <|endoftext|> inside"),
-    ("glaive", {"system": "", "chat": MARK + "<functioncall> get_weather()"}, "turn 2 of `chat`: `call` is not JSON"),
-    ("glaive", {"system": "", "chat": MARK + "<functioncall> {}"}, "must be an object with `function.name`"),
+    ("glaive", {"system": "", "chat": MARK + "a <|endoftext|> b" + NEXT}, "turn 2 of `chat` has <|endoftext|> inside"),
     (
         "glaive",
-        {"system": "", "chat": MARK + """<functioncall> {"name": "f", "arguments": '{"a": True}'}"""},
+        {"system": "", "chat": MARK + "<functioncall> get_weather()" + NEXT},
+        "turn 2 of `chat`: `call` is not JSON",
+    ),
+    ("glaive", {"system": "", "chat": MARK + "<functioncall> {}" + NEXT}, "must be an object with `function.name`"),
+    (
+        "glaive",
+        {"system": "", "chat": MARK + """<functioncall> {"name": "f", "arguments": '{"a": True}'}""" + NEXT},
         "the arguments of its call are no JSON object: '{\"a\": True}'",
     ),
     ("glaive", {"system": "SYSTEM: Use -\n{'name': 'f'}", "chat": "USER: x"}, "lists a function that is no JSON"),
@@ -549,7 +577,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("plain", {"headline": "x"}, "no prompt: one of `prompt`, `text`"),
     ("plain", {"prompt": "x", "text": "y"}, "`prompt` and `text` are both there and differ"),
     ("plain", {"prompt": ["x"]}, "`prompt` is a list, not text"),
-    ("plain", {"question": "x", "choices": ["a", "b"]}, "`choices` is there, which a plain prompt would lose"),
+    ("plain", {"question": "x", "choices": ["a", "b"]}, "`choices` is there, and its text is not in the prompt"),
     ("plain", {"prompt": "x", "audio": {"bytes": "x"}}, "`audio` is there: only text is supported"),
 ]
 
@@ -560,6 +588,37 @@ def test_an_odd_row_is_refused_by_name(kind: str, row: Any, reason: str) -> None
         read(kind, row)
     assert reason in str(refusal.value)
     assert len(str(refusal.value)) < 400
+
+
+@pytest.mark.parametrize(("message", "reason"), ODD_ANSWERS)
+def test_an_odd_message_of_the_assistants_is_refused_unless_it_is_the_answer(message: Any, reason: str) -> None:
+    with pytest.raises(RefusedRowError, match=re.escape(reason)):
+        read("openai", openai(USER, message, USER))
+    assert read("openai", openai(USER, ANSWER, USER, message)).messages[:3] == [USER, ANSWER, USER]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("sharegpt", sharegpt(("human", "Cold in Oslo?"), ("gpt", None))),
+        ("sharegpt", sharegpt(("human", "Cold in Oslo?"), ("gpt", 3), ("function_call", "get_weather(Oslo)"))),
+        ("alpaca", {"instruction": "Cold in Oslo?", "output": ["Yes.", "No."]}),
+        ("alpaca", {"instruction": "Cold in Oslo?", "output": "Yes.", "response": "No."}),
+        ("glaive", {"chat": "USER: Cold in Oslo?\n\n\nASSISTANT: <functioncall> get_weather(Oslo)"}),
+        ("openai", openai(USER, IMAGE | {"role": "assistant"})),
+    ],
+)
+def test_the_answer_may_be_anything(kind: str, row: dict[str, Any]) -> None:
+    assert read(kind, row).messages[0] == USER
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(-3, "-3"), (0.5, "0.5"), (True, "true"), ([1, {"a": None}], '[1, {"a": null}]'), (["é"], '["é"]'), ([], "")],
+)
+def test_a_result_that_is_no_text_becomes_json(content: Any, text: str) -> None:
+    row = openai(USER, CALLING, {"role": "tool", "content": content})
+    assert read("openai", row).messages[2] == {"role": "tool", "content": text}
 
 
 def one_message(kind: str, text: str) -> tuple[Any, Dialogue]:
@@ -679,8 +738,66 @@ def test_tools_are_found_under_other_keys(row: dict[str, Any]) -> None:
     assert read("openai", openai(USER, **row)).tools == [WEATHER]
 
 
+@pytest.mark.parametrize("words", [" Use them if required - ", " Use them if required -\n"])
+@pytest.mark.parametrize("named", [" with access", ", with access", ", you have access"])
+def test_glaives_functions_are_found_wherever_they_are_announced(words: str, named: str) -> None:
+    system = f"SYSTEM: You are a helpful assistant{named} to the following functions.{words}"
+    found = read("glaive", {"system": system + json.dumps(WEATHER["function"]), "chat": "USER: x"})
+    assert found.tools == [WEATHER]
+    assert found.messages[0] == {"role": "system", "content": "You are a helpful assistant."}
+
+
+def test_text_in_braces_after_other_words_is_none_of_glaives_functions() -> None:
+    found = read("glaive", {"system": "SYSTEM: Answer as {json}.", "chat": "USER: x"})
+    assert (found.tools, found.messages[0]["content"]) == (None, "Answer as {json}.")
+
+
+@pytest.mark.parametrize("tag", ["<thinking>", "<reasoning>", "<thought>", "<scratchpad>", "<Think>", "[THINK]"])
+def test_other_markup_of_reasoning_in_the_history_is_remarked_on(tag: str) -> None:
+    message = {"role": "assistant", "content": f"{tag}Winter.{tag}Yes."}
+    found = read("openai", openai(USER, message, USER, message))
+    assert found.remarks == (f"message 2: {tag} may begin reasoning, all of it stays in the content",)
+    assert found.messages[1] == message
+
+
+def test_calls_of_the_answer_alone_are_not_called_history() -> None:
+    assert read("openai", openai(USER, CALLING)).remarks == (UNDECLARED_ANSWER,)
+    assert read("openai", openai(USER, CALLING, RESULT, CALLING)).remarks == (UNDECLARED,)
+
+
+@pytest.mark.parametrize(
+    ("given", "identifier"),
+    [
+        (Decimal("7"), "7"),
+        (Decimal("1.50"), "1.50"),
+        (b"row-7", "row-7"),
+        (bytes(15) + b"\5", "00000000-0000-0000-0000-000000000005"),
+        (b"\xff\0", "ff00"),
+    ],
+)
+def test_ids_of_parquet_are_text(given: Any, identifier: str) -> None:
+    assert read("openai", openai(USER, id=given)).source_id == identifier
+
+
+def test_a_list_of_messages_without_a_row_is_told_from_a_row() -> None:
+    said = (
+        "the first with the keys 'role', 'content' (a message, not a conversation: write each as {\"messages\": [...]})"
+    )
+    assert said in detect([[USER, ANSWER]]).report()
+    assert said in detect([USER]).report()
+
+
 def test_instructions_for_a_template_are_the_system_prompt() -> None:
     row = openai(USER, chat_template_kwargs={"custom_instructions": "Be kind."}, system="")
     assert read("openai", row).messages == [{"role": "system", "content": "Be kind."}, USER]
     with pytest.raises(RefusedRowError, match=r"`system` and `.*custom_instructions` are both there"):
         read("openai", {**row, "system": "Be brief."})
+
+
+def test_numbers_of_arguments_are_read_as_servers_read_them() -> None:
+    """Whole numbers of any length stay; of others the value does, to the digits that a double has."""
+    given = '{"n": 123456789012345678901234567890, "p": 1.10, "e": 1e2}'
+    call = {"function": {"name": "f", "arguments": given}}
+    found = read("openai", openai(USER, {"role": "assistant", "content": None, "tool_calls": [call]}, USER))
+    arguments = found.messages[1]["tool_calls"][0]["function"]["arguments"]
+    assert json.dumps(arguments) == '{"n": 123456789012345678901234567890, "p": 1.1, "e": 100.0}'

@@ -12,6 +12,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA}
 TOOL = {"type": "function", "function": FUNCTION}
 BARE = {"name": "f", "description": "d"}
+STRINGS = {"type": "array", "items": {"type": "string"}}
 
 SHAPES: dict[str, Any] = {
     "OpenAI": [TOOL],
@@ -32,6 +33,21 @@ SHAPES: dict[str, Any] = {
         {"type": "function", "function": {"name": "f"}, "description": "d", "parameters": SCHEMA}
     ],
     "nulls and nothing beside the function": [{**TOOL, "parameters": None, "description": "", "notes": {"a": None}}],
+    "arguments instead of parameters": [{**BARE, "arguments": SCHEMA}],
+    "args, bare, with what is required": [{**BARE, "args": {"city": {"type": "str"}, "required": ["city"]}}],
+    "inputs, by type names": [{**BARE, "inputs": {"city": "str"}, "required": ["city"]}],
+    "arguments beside the function": [{"type": "function", "function": BARE, "arguments": SCHEMA}],
+    "bare beside the type": [{**BARE, "parameters": {"type": "dict", "city": {"type": "str"}, "required": ["city"]}}],
+    "parameters in a list": [{**BARE, "parameters": [{"name": "city", "type": "str", "required": True}]}],
+    "properties in a list": [
+        {**BARE, "parameters": {"type": "object", "properties": [{"name": "city", "type": "str", "required": True}]}}
+    ],
+    "required in the property": [
+        {**BARE, "parameters": {"type": "object", "properties": {"city": {"type": "string", "required": True}}}}
+    ],
+    "required beside the parameters": [
+        {**BARE, "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}, "required": ["city"]}
+    ],
     "nulls in the function": [{"type": "function", "function": {**FUNCTION, "strict": None, "input_schema": None}}],
 }
 
@@ -97,8 +113,44 @@ def test_parameters_without_a_schema_around_them() -> None:
         ("str, optional", {"type": "string"}),
         ("Optional[int]", {"type": "integer"}),
         ("List[float]", {"type": "array", "items": {"type": "number"}}),
-        ("Tuple[int, str]", {"type": "array"}),
-        ("Dict[str, int]", {"type": "object"}),
+        (
+            "Tuple[int, str]",
+            {
+                "type": "array",
+                "prefixItems": [{"type": "integer"}, {"type": "string"}],
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        ),
+        ("Tuple[int, ...]", {"type": "array", "items": {"type": "integer"}}),
+        ("Dict[str, int]", {"type": "object", "additionalProperties": {"type": "integer"}}),
+        ("dict[str, list[int]]", {"type": "object", "additionalProperties": STRINGS | {"items": {"type": "integer"}}}),
+        ("Map<String, Integer>", {"type": "object", "additionalProperties": {"type": "integer"}}),
+        ("Dict[str, Any]", {"type": "object"}),
+        ("string[]", STRINGS),
+        ("array<string>", STRINGS),
+        ("Set<String>", STRINGS),
+        ("list of strings", STRINGS),
+        ("Optional[str][]", STRINGS),
+        ("Optional[List[str]], optional", STRINGS),
+        ("typing.List[str]", STRINGS),
+        ("string[][]", {"type": "array", "items": STRINGS}),
+        ("str[3]", STRINGS),
+        ("list[]", {"type": "array"}),
+        ("dict[]", {"type": "array", "items": {"type": "object"}}),
+        ("float | None", {"type": "number"}),
+        ("str (optional)", {"type": "string"}),
+        ("int, required", {"type": "integer"}),
+        ("Union[int, str]", {"type": ["integer", "string"]}),
+        ("int or str", {"type": ["integer", "string"]}),
+        ("Union[List[str], int, None]", {"anyOf": [STRINGS, {"type": "integer"}]}),
+        ("Union[int, Any]", {}),
+        (["List[str]", "null"], {"anyOf": [STRINGS, {"type": "null"}]}),
+        (["string"], {"type": ["string"]}),
+        ("string[string]", {"type": "string[string]"}),
+        ("List[...]", {"type": "List[...]"}),
+        ("Callable[[int], str]", {"type": "Callable[[int], str]"}),
+        ("optional", {"type": "optional"}),
         ("list[any]", {"type": "array"}),
         (["dict", "null"], {"type": ["object", "null"]}),
         ("Callable", {"type": "Callable"}),
@@ -106,7 +158,28 @@ def test_parameters_without_a_schema_around_them() -> None:
     ],
 )
 def test_types_are_json_schemas(given: Any, right: dict[str, Any]) -> None:
-    assert schema({"type": given}) == right
+    assert schema({"type": given}, "s") == right
+
+
+def test_what_is_beside_the_parameters_is_none_of_them() -> None:
+    function = {"name": "f", "parameters": SCHEMA, "arguments": {"city": "Oslo"}, "returns": {"type": "string"}}
+    tool, other = tools([function, {"name": "g", "returns": {"type": "string"}}], "tools") or []
+    assert tool["function"] == function
+    assert other["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"type": "object"},
+        {"type": "object", "title": "Nothing", "description": "Takes none.", "additionalProperties": False},
+        {"anyOf": [{"type": "object"}]},
+        {"type": "object", "properties": {"type": {"type": "string"}, "required": {"type": "boolean"}}},
+    ],
+)
+def test_a_whole_schema_stays(whole: dict[str, Any]) -> None:
+    [tool] = tools([{"name": "f", "parameters": whole}], "tools") or []
+    assert tool["function"]["parameters"] == whole
 
 
 def test_types_at_every_depth_and_properties_called_type() -> None:
@@ -120,7 +193,7 @@ def test_types_at_every_depth_and_properties_called_type() -> None:
         "$defs": {"x": {"type": "dict"}},
         "additionalProperties": False,
     }
-    assert schema(given) == {
+    assert schema(given, "s") == {
         "type": "object",
         "properties": {
             "type": {"type": "number", "enum": ["dict", "float"], "default": "float"},
@@ -146,7 +219,21 @@ def test_types_at_every_depth_and_properties_called_type() -> None:
         ),
         ([{"name": " "}], "`tools[0]` must be"),
         ([{"type": "web_search"}], "`tools[0].type` is 'web_search'; only functions are supported"),
-        ([{"name": "f", "parameters": [1]}], "`tools[0].parameters` is a list, not a JSON schema"),
+        ([{"name": "f", "parameters": 3}], "`tools[0].parameters` is a number, not a JSON schema"),
+        ([{"name": "f", "parameters": [1]}], "`tools[0].parameters[0]` must be an object with the parameter's `name`"),
+        (
+            [{"name": "f", "parameters": {"type": "object", "properties": [{"name": "a"}, {"name": "a"}]}}],
+            "`tools[0].parameters.properties` has 'a' twice",
+        ),
+        (
+            [{"name": "f", "parameters": {"city": "string. Where it is."}}],
+            "`tools[0].parameters.city` is 'string. Where it is.', neither a parameter's schema nor its type",
+        ),
+        ([{"name": "f", "arguments": {"city": "Oslo"}}], "`tools[0].arguments.city` is 'Oslo', neither"),
+        (
+            [{"name": "f", "required_parameters": [{"name": "a"}]}],
+            "`tools[0]` has 'required_parameters' and no `parameters`: if these are its parameters, name them so",
+        ),
         ([{"name": "f", "parameters": "x"}], "`tools[0].parameters` is not JSON"),
         (
             [{"name": "f", "parameters": {}, "input_schema": SCHEMA}],
@@ -178,4 +265,4 @@ def test_what_is_no_tool_is_refused_by_name(given: Any, reason: str) -> None:
 def test_items_that_are_described_stay(keys: tuple[str, str]) -> None:
     item = {"type": "object", "properties": {"a": {"type": "string"}}}
     given = {"type": "List[dict]", "items": item}
-    assert schema({key: given[key] for key in keys}) == {"type": "array", "items": item}
+    assert schema({key: given[key] for key in keys}, "s") == {"type": "array", "items": item}
