@@ -78,6 +78,10 @@ def test_a_dead_process_is_run_again_and_a_broken_law_is_not(tmp_path: Path, mon
                         return run
                 return None
 
+            # A new instance bounds a pool from its second look at the queue on, unless it is told of it before.
+            assert api('mutation { setConcurrencyLimit(concurrencyKey: "generation", limit: 1) }')[
+                "setConcurrencyLimit"
+            ]
             keys = ["good-00of02", "good-01of02", "bad"]
             selection = {"assetSelection": [{"path": [asset]} for asset in ASSETS], "partitionNames": keys, "tags": []}
             launched = api(LAUNCH, params=selection)["launchPartitionBackfill"]
