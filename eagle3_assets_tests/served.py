@@ -27,11 +27,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(arguments: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
-    """A process in a group of its own, ended with all that it started."""
+def running(
+    arguments: list[str], environment: dict[str, str], log: Path, python: str = sys.executable
+) -> Iterator[None]:
+    """A module's process in a group of its own, ended with all that it started."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", *arguments],
+            [python, "-m", *arguments],
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -78,11 +80,11 @@ class Api:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Api]:
-    """Webserver and daemon for ``eagle3.yaml`` in a folder, on a new instance there."""
+def served(folder: Path, settings: str = INSTANCE_YAML, python: str = sys.executable) -> Iterator[Api]:
+    """Webserver and daemon for ``eagle3.yaml`` in a folder, on a new instance with such settings."""
     home = folder / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_text(INSTANCE_YAML, encoding="utf-8")
+    (home / "dagster.yaml").write_text(settings, encoding="utf-8")
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(home),
@@ -93,9 +95,10 @@ def served(folder: Path) -> Iterator[Api]:
     port = free_port()
     with ExitStack() as stack:
         web = ["dagster_webserver", "--host", "127.0.0.1", "--port", str(port), *module]
-        stack.enter_context(running(web, environment, folder / "web.log"))
+        stack.enter_context(running(web, environment, folder / "web.log", python))
         made = Api(port)
         made.wait_until_up()
         # Two processes that make a new instance at the same moment trip over each other's database.
-        stack.enter_context(running(["dagster._daemon", "run", *module], environment, folder / "daemon.log"))
+        daemon = ["dagster._daemon", "run", *module]
+        stack.enter_context(running(daemon, environment, folder / "daemon.log", python))
         yield made

@@ -32,6 +32,8 @@ from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import visible
 
+POOL = "generation"
+"""Of Dagster's pools: an instance bounds by it how many of the runs that it queues generate at once."""
 COUNTS = pl.Schema({"name": pl.String, "count": pl.Int64})
 
 
@@ -90,6 +92,7 @@ def build(project: Project) -> dg.AssetsDefinition:
             " engine's own counts. Materializing it again generates only what is missing."
         ),
         group_name="generation",
+        pool=POOL,
         kinds={project.config.engine.kind, "parquet"},
         partitions_def=partitions_definition(project),
         io_manager_key="generations",

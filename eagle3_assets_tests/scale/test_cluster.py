@@ -1,0 +1,300 @@
+"""A backfill on a Ray cluster with Postgres and an object store, a node and a server of which die on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+from upath import UPath
+
+from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, load_config
+from eagle3_assets.files import names_in
+from eagle3_assets.generation.sealed import read_current, scan_sealed
+from eagle3_assets.generation.shared import find_unfinished
+from eagle3_assets.project import Project
+from eagle3_assets.storage.files import sealed_generations
+from eagle3_assets.tokens.laws import LAWS, ON_REQUEST
+from eagle3_assets_tests.conftest import write_jsonl
+from eagle3_assets_tests.scale.cluster import (
+    BIN,
+    DEPLOY,
+    Machine,
+    Ray,
+    dump,
+    instance_yaml,
+    machine,
+    mock_server,
+    most_at_once,
+    needed,
+    postgres,
+    runs_of,
+    wait_for,
+)
+from eagle3_assets_tests.scale.conftest import CREDENTIALS
+from eagle3_assets_tests.scale.server import RUNNING
+from eagle3_assets_tests.scale.test_storage import files_below, told_of
+from eagle3_assets_tests.served import Api, free_port
+from eagle3_assets_tests.test_backfill import ASSETS, LAUNCH, STATUS
+
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(1500)]
+
+PASSWORD = "hunter3-hunter3"  # noqa: S105 - of a server that lives as long as the test
+TOKEN = "hunter4" * 8
+SHARDS = 12
+ROWS = 480
+DELAY_S = 0.6
+FLUSH_ROWS = 5
+GENERATING = 3
+"""Partitions at once; the workers have room for more runs."""
+
+CHECKS = """
+query ($asset: AssetKeyInput!, $check: String!) {
+  assetCheckExecutions(assetKey: $asset, checkName: $check, limit: 100) {
+    partition status timestamp evaluation { success severity description }
+  }
+}
+"""
+
+
+def asked(url: str) -> dict[str, int]:
+    with urllib.request.urlopen(f"{url}/asked", timeout=30) as reply:  # noqa: S310 - a loopback address
+        return dict(json.load(reply))
+
+
+def write_config(folder: Path, endpoints: list[str]) -> Path:
+    """A dataset in shards, on servers that all runs share."""
+    words = ("map", "bridge", "clock", "window", "train", "letter", "garden")
+    prompts = (
+        {"id": f"p-{i:04}", "messages": [{"role": "user", "content": f"Tell me of {words[i % 7]} number {i}, please."}]}
+        for i in range(ROWS)
+    )
+    write_jsonl(folder / "prompts.jsonl", list(prompts))
+    settings = {
+        "target": {"model": "demo"},
+        "engine": {"kind": "sglang", "endpoints": endpoints, "share_servers": True, "logprob_share": 0.2},
+        "storage": {"root": "local", "flush_rows": FLUSH_ROWS, "flush_seconds": 2, "lease_seconds": 20},
+        "datasets": [
+            {
+                "name": "d",
+                "source": "prompts.jsonl",
+                "shards": SHARDS,
+                "sampling": {"max_new_tokens": 100, "temperature": 1.0, "seed": 3},
+            }
+        ],
+    }
+    path = folder / "eagle3.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a test reaches of it."""
+
+    api: Api
+    ray: Ray
+    postgres: int
+    """The database's port."""
+    logs: Path
+    """Ray's."""
+
+
+@contextmanager
+def cluster(folder: Path, config: Path, bucket: UPath) -> Iterator[Cluster]:
+    """Postgres, a head and two workers, code server, webserver and daemon, with the files of ``deploy/ray``."""
+    home = folder / "home"
+    home.mkdir()
+    limits = {"runs": {"max_concurrent_runs": 4}, "pools": {"default_limit": GENERATING, "granularity": "run"}}
+    watching = {"poll_interval_seconds": 5, "free_slots_after_run_end_seconds": 5}
+    shipped = DEPLOY / "ray" / "dagster.yaml"
+    (home / "dagster.yaml").write_text(instance_yaml(shipped, concurrency=limits, run_monitoring=watching))
+    token = folder / "ray-token"
+    token.write_text(TOKEN)
+    ports = {name: free_port() for name in ("gcs", "dashboard", "client", "code", "web")}
+    with ExitStack() as stack:
+        short = stack.enter_context(tempfile.TemporaryDirectory(prefix="e3-"))  # the path of a socket has a limit
+        database = stack.enter_context(postgres(PASSWORD))
+        environment = {
+            **os.environ,
+            "EAGLE3_BIN": str(BIN),
+            CONFIG_VARIABLE: str(config),
+            STORAGE_VARIABLE: str(bucket),
+            "EAGLE3_RAY_HEAD": f"127.0.0.1:{ports['gcs']}",
+            "EAGLE3_RAY_JOBS": f"http://127.0.0.1:{ports['dashboard']}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            "DAGSTER_HOME": str(home),
+            "EAGLE3_CODE_PORT": str(ports["code"]),
+            "DAGSTER_PG_HOST": "127.0.0.1",
+            "DAGSTER_PG_PORT": str(database),
+            "DAGSTER_PG_USERNAME": "postgres",
+            "DAGSTER_PG_PASSWORD": PASSWORD,
+            "DAGSTER_PG_DB": "postgres",
+            "OMP_NUM_THREADS": "1",
+            "RAY_raylet_start_wait_time_s": "120",
+        }
+
+        def start(name: str, *arguments: str) -> Machine:
+            command = [str(DEPLOY / "ray" / "start"), *arguments]
+            return stack.enter_context(machine(command, folder / name, environment))
+
+        # Several nodes of one machine must not want the same ports.
+        own = ["--node-ip-address", "127.0.0.1", "--min-worker-port", "0", "--max-worker-port", "0"]
+        head_ports = {"port": "gcs", "dashboard-port": "dashboard", "ray-client-server-port": "client"}
+        start(
+            *("head", "head", *own, "--temp-dir", short, f"--dashboard-agent-listen-port={free_port()}"),
+            *(f"--{name}={ports[key]}" for name, key in head_ports.items()),
+        )
+        ray = Ray(environment["EAGLE3_RAY_JOBS"], TOKEN)
+        wait_for(partial(ray.reaches, 1), "the head is up")
+        for nodes, name in ((2, "worker-a"), (3, "worker-b")):
+            only = ["--num-cpus", "2", "--resources", json.dumps({name: 1})]
+            ray.nodes[name] = start(name, "worker", *own, *only, f"--dashboard-agent-listen-port={free_port()}")
+            # One after the other: two that start at once in one directory of Ray's take each other's names.
+            wait_for(partial(ray.reaches, nodes), f"{name} is up")
+        start("code", "code")
+        start("web", "webserver", "--port", str(ports["web"]))
+        api = Api(ports["web"])
+        wait_for(lambda: _answers(api), "the webserver answers")
+        start("daemon", "daemon")
+        yield Cluster(api, ray, database, Path(short, "session_latest", "logs"))
+
+
+def _answers(api: Api) -> bool:
+    try:
+        found = api("{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }")
+    except OSError:
+        return False
+    return bool(found["repositoriesOrError"].get("nodes"))
+
+
+def verdicts_of(api: Api, keys: list[str]) -> list[tuple[str, bool, str, str]]:
+    """Law, whether it passed, severity and sentence of the last check of each law on each partition."""
+    found = []
+    for law in LAWS:
+        if law in ON_REQUEST:
+            continue
+        executions = api(CHECKS, asset={"path": [law.asset]}, check=law.name)["assetCheckExecutions"]
+        last = {one["partition"]: one["evaluation"] for one in sorted(executions, key=lambda one: one["timestamp"])}
+        assert sorted(last) == keys, law.name
+        found += [(law.name, one["success"], one["severity"], one["description"]) for one in last.values()]
+    return found
+
+
+def test_a_backfill_outlives_a_node_and_a_server(
+    bucket: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    began = time.monotonic()
+
+    def told(what: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {what}", flush=True)
+
+    with ExitStack() as stack:
+        (stays, _), (dies, victim) = (stack.enter_context(mock_server(tmp_path, DELAY_S)) for _ in range(2))
+        config = write_config(tmp_path, [stays, dies])
+        monkeypatch.chdir(tmp_path)
+
+        keys = [f"d-{i:02}of{SHARDS}" for i in range(SHARDS)]
+        made = stack.enter_context(cluster(tmp_path, config, bucket))
+        told("the cluster is up")
+        monkeypatch.setenv(STORAGE_VARIABLE, str(bucket))
+        there = Project(load_config(config))
+
+        def sealed() -> list[str]:
+            return [key for key in keys if read_current(there.layout.generations(key)) is not None]
+
+        def uploaded(key: str) -> int:
+            found = find_unfinished(tmp_path / "nowhere", there.sharing(key))
+            return found.outputs if found else 0
+
+        selection = {"assetSelection": [{"path": [asset]} for asset in ASSETS], "partitionNames": keys, "tags": []}
+        launched = made.api(LAUNCH, params=selection)["launchPartitionBackfill"]
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+
+        def doomed() -> tuple[str, list[str]] | None:
+            """A worker that generates, and its runs, once some partitions are sealed."""
+            if len(sealed()) < 2:
+                return None
+            partitions = {run["runId"]: run["partition"] for run in runs_of(made.api)}
+            for name, ids in made.ray.running().items():
+                if any(uploaded(partitions[run]) for run in ids):
+                    return name, ids
+            return None
+
+        node, lost = wait_for(doomed, "a worker generates", 400)
+        made.ray.nodes[node].die()
+        ended = len(sealed())
+        told(f"{node} was killed with {len(lost)} runs; {ended} partitions were sealed")
+        wait_for(lambda: len(sealed()) > ended, "the other worker goes on", 300)
+        victim.send_signal(signal.SIGKILL)
+        told(f"a server was killed; {len(sealed())} partitions were sealed")
+
+        def ended_as() -> str | None:
+            backfill = made.api(STATUS, id=launched["backfillId"])["partitionBackfillOrError"]
+            return backfill["status"] if backfill["status"] not in ("REQUESTED", "COMPLETING") else None
+
+        assert wait_for(ended_as, "the backfill ends", 900) == "COMPLETED_SUCCESS"
+        told("the backfill has ended")
+        runs = runs_of(made.api)
+
+        # Dagster ran again what died with its node, by itself, and nothing else.
+        assert {run["runId"] for run in runs if run["status"] != "SUCCESS"} <= set(lost)
+        again = [run for run in runs if "dagster/parent_run_id" in run["tags"]]
+        assert {run["tags"]["dagster/parent_run_id"] for run in again} == {
+            run["runId"] for run in runs if run["status"] == "FAILURE"
+        }
+        assert again and sorted(run["partition"] for run in runs if run["status"] == "SUCCESS") == keys
+        assert most_at_once(runs) <= GENERATING
+
+        # Nothing lost, nothing doubled; at most what was under way and not yet uploaded was asked for twice.
+        assert sealed() == keys
+        rows = pl.concat([scan_sealed(sealed_generations(there.layout, key)) for key in keys]).collect()
+        assert rows["sample_id"].n_unique() == rows.height == ROWS
+        assert rows["status"].unique().to_list() == ["generated"]
+        written = [
+            name for key in keys for name in names_in(there.layout.generations(key)) if name.endswith(".parquet")
+        ]
+        assert len(written) <= len(keys) + len(lost)  # a run may die between its sealed file and the pointer to it
+        journals = [there.layout.shared_journal(key) for key in keys]
+        assert all(name.startswith("lease") for place in journals if place for name in names_in(place))
+        answered = asked(stays)
+        told(f"{answered['again']} requests were sent again, {answered['most']} at once at most")
+        assert answered["again"] <= len(lost) * 2 * (FLUSH_ROWS + RUNNING)
+        assert answered["most"] <= RUNNING
+
+        verdicts = verdicts_of(made.api, keys)
+        assert [said for law, passed, severity, said in verdicts if not passed and severity == "ERROR"] == []
+        told(f"{sum(passed for _, passed, *_ in verdicts)} checks passed, none failed")
+
+        public = {
+            "Ray's jobs": json.dumps(made.ray.get("/api/jobs/")).encode(),
+            "Dagster's database": dump(made.postgres, PASSWORD),
+            "the store": b"".join(files_below(bucket).values()),
+            "Ray's logs": b"".join(path.read_bytes() for path in made.logs.rglob("*") if path.is_file()),
+            "the services' logs": b"".join(path.read_bytes() for path in tmp_path.glob("*/log")),
+        }
+        secrets = [PASSWORD, TOKEN, *CREDENTIALS.values()]
+        assert [(place, one) for place, text in public.items() for one in secrets if one.encode() in text] == []
+
+        # One machine, one disk: the same corpus, file by file; of generations the rows, without who answered when.
+        monkeypatch.delenv(STORAGE_VARIABLE)
+        one = {**os.environ, CONFIG_VARIABLE: str(config), "DAGSTER_HOME": str(tmp_path / "one-home")}
+        command = [str(BIN / "eagle3-assets"), "materialize", *keys]
+        done = subprocess.run(command, env=one, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        alone, together = (told_of(project, undisturbed=False) for project in (Project(load_config(config)), there))
+        assert alone.keys() == together.keys()
+        assert [name for name, told_here in alone.items() if told_here != together[name]] == []
+        told("one machine has made the same corpus")

@@ -1,0 +1,42 @@
+"""``deploy/k8s`` by the schemas of those who read it; no cluster runs here."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from eagle3_assets_tests.scale.cluster import BIN, DEPLOY, ROOT, needed
+
+pytestmark = pytest.mark.scale
+
+
+def check(folder: Path) -> subprocess.CompletedProcess[str]:
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    command = [str(BIN / "python"), str(ROOT / "scripts" / "scale" / "check-k8s"), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_what_is_shipped_is_of_its_schemas() -> None:
+    done = check(DEPLOY / "k8s")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "told"),
+    [
+        ("sglang.yaml", "serviceName: sglang", "serviceNam: sglang", "sglang.yaml: StatefulSet sglang"),
+        ("config.yaml", "kind: sglang", "kind: sglong", "config.yaml: ConfigMap eagle3-config"),
+        ("values.yaml", "loadInclusterConfig: true", "loadInclusterConf: true", "runLauncher"),
+        ("values.yaml", "mountPath: /scratch", "mountPaht: /scratch", "what runs take over"),
+        ("values.yaml", "max_retries: 2", "max_retrys: 2", "additionalInstanceConfig"),
+    ],
+)
+def test_a_slip_of_the_pen_is_found(tmp_path: Path, name: str, right: str, wrong: str, told: str) -> None:
+    folder = Path(shutil.copytree(DEPLOY / "k8s", tmp_path / "k8s"))
+    text = (folder / name).read_text(encoding="utf-8")
+    assert right in text
+    (folder / name).write_text(text.replace(right, wrong), encoding="utf-8")
+    done = check(folder)
+    assert done.returncode == 1 and done.stderr.startswith(told) and "Traceback" not in done.stderr, done.stderr
