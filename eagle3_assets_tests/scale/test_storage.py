@@ -11,6 +11,7 @@ from upath import UPath
 
 from eagle3_assets.cli import app
 from eagle3_assets.config import STORAGE_VARIABLE, load_config
+from eagle3_assets.exports.locking import LEASE
 from eagle3_assets.files import create, delete, exists, names_in, publish_new, read_bytes
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.project import Project
@@ -148,12 +149,16 @@ def test_an_export_on_s3_verifies_and_goes_on(
     assert "kept from before" in cli("export", "d", "--to", to, "--config", config)
     assert "The export is as it was made." in cli("verify", to)
     where = ["whereabouts", "d", "--totals", "--config", config]
-    assert cli(*where, "--export", to) != cli(*where, "--export", f"{bucket}/nothing")
+    assert cli(*where, "--export", to) != cli(*where)
+    nothing = CliRunner().invoke(app, [*where, "--export", f"{bucket}/nothing"])
+    assert nothing.exit_code == 2 and "holds no manifest.json" in nothing.output
     cli("stats", "d", "--html", f"{bucket}/page.html", "--config", config)
     assert read_bytes(bucket / "page.html").startswith(b"<!")
     cli("export", "d", "--to", str(tmp_path / "export"), "--config", config)
     local = files_below(UPath(tmp_path / "export"))
-    assert files_below(bucket / "export") == local
+    # Where there are no locks, what keeps others out is a file, which stays.
+    there = {name: content for name, content in files_below(bucket / "export").items() if LEASE not in name}
+    assert there == local
     assert CliRunner().invoke(app, ["export", "d", "--to", to, "--push", "a/b", "--config", config]).exit_code == 2
 
 
