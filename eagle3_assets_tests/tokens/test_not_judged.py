@@ -128,7 +128,7 @@ def test_no_whole_tool_call(law: str, context: Context) -> None:
     verdict = judge_generations([without], context)[law]
     assert verdict.status == "not_judged"
     assert str(verdict.reason).endswith(" whole tool call")
-    assert judge_generations([without], context)["tool_order"].reason == "no output has tool markup"
+    assert judge_generations([without], context)["tool_order"].reason == "no output has a whole tool call"
 
 
 def test_order_of_calls_whose_counters_cannot_be_read(context: Context) -> None:
@@ -136,7 +136,7 @@ def test_order_of_calls_whose_counters_cannot_be_read(context: Context) -> None:
     assert (verdict.status, verdict.violations) == ("warned", 1)
     assert verdict.reason == (
         "the target's tokenizer is not at hand: the calls' counters are not read; 9 of 12 samples not judged: of these"
-        " no output has tool markup"
+        " no output has a whole tool call"
     )
 
 
