@@ -87,6 +87,7 @@ def inspect_partition(
     project: Project,
     partition: Partition,
     target: LoadedTarget,
+    prompts: pl.LazyFrame,
     tokenized: pl.LazyFrame,
     sealed: Sealed,
     asked_for: Sequence[str] = (),
@@ -97,7 +98,8 @@ def inspect_partition(
         project: its config and files.
         partition: to look at.
         target: that made it.
-        tokenized: the partition's ``tokenized_prompts``.
+        prompts: the partition's ``prompts``, for the tools that they declare.
+        tokenized: its ``tokenized_prompts``.
         sealed: its generations.
         asked_for: ids of samples to show beside the chosen ones, before them.
 
@@ -105,7 +107,7 @@ def inspect_partition(
         SealedError: the file, or the record of its identity, is missing or damaged.
         SourceError: a sample that was asked for has no output there.
     """
-    report = judge_raw(project, partition, target, tokenized, sealed).report
+    report = judge_raw(project, partition, target, tokenized, sealed, prompts=prompts).report
     try:
         return inspect_rows(partition, target, scan_sealed(sealed), report, asked_for)
     except SourceError as error:

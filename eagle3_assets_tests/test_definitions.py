@@ -21,7 +21,7 @@ GRAPH = {
     "prompts": set(),
     "tokenized_prompts": {"prompts"},
     "raw_generations": {"prompts", "tokenized_prompts"},
-    "decoded_previews": {"tokenized_prompts", "raw_generations"},
+    "decoded_previews": {"prompts", "tokenized_prompts", "raw_generations"},
     "length_statistics": {"raw_generations"},
     "training_samples": {"prompts", "tokenized_prompts", "raw_generations"},
     "corpus_summary": {"prompts", "tokenized_prompts", "raw_generations"},

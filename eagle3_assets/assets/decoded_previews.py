@@ -18,6 +18,7 @@ from eagle3_assets.contract import DECODED_PREVIEWS
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.inspecting import inspect_partition
 from eagle3_assets.pages.page import preview_page
+from eagle3_assets.pages.plots import IN_PLACE
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.storage.files import write_page
@@ -27,8 +28,6 @@ from eagle3_assets.tokens.strata import first_look
 from eagle3_assets.tokens.verdict import Verdict
 
 LINE = 64
-IN_PLACE = 1_000
-"""Dagster's UI shows Markdown shorter than this many characters in place and hides longer text behind a click."""
 ID_SHOWN, WORD_SHOWN = 80, 24
 """Characters of a sample's id and of a finish type; both are others' text and may be of any length."""
 
@@ -53,13 +52,14 @@ def build(project: Project) -> dg.AssetsDefinition:
     @failing_clearly()
     def decoded_previews(
         context: dg.AssetExecutionContext,
+        prompts: pl.LazyFrame,
         tokenized_prompts: pl.LazyFrame,
         raw_generations: Sealed,
         target: dg.ResourceParam[TargetResource],
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()
-        inspection = inspect_partition(project, partition, loaded, tokenized_prompts, raw_generations)
+        inspection = inspect_partition(project, partition, loaded, prompts, tokenized_prompts, raw_generations)
         page, place = preview_page(inspection, loaded), project.layout.page(partition.key)
         write_page(page, place)
         previews, quarantined = inspection.previews, inspection.report.quarantined

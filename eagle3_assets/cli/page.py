@@ -41,9 +41,11 @@ def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str,
     place = place_given(to)
     partition = project.partition(key)
     sealed = sealed_generations(project.layout, key)
-    tokenized = scan_parquet(project.layout.asset_file("tokenized_prompts", key), asset="tokenized_prompts")
+    prompts, tokenized = (
+        scan_parquet(project.layout.asset_file(asset, key), asset=asset) for asset in ("prompts", "tokenized_prompts")
+    )
     with naming_damage(project.layout, key):
-        inspection = inspect_partition(project, partition, target, tokenized, sealed, asked_for)
+        inspection = inspect_partition(project, partition, target, prompts, tokenized, sealed, asked_for)
     page = preview_page(inspection, target)
     write_page(page, place)
     say(f"{to}: {len(inspection.samples)} samples of {key}, {len(page.encode()) / 1_000:,.0f} kB")

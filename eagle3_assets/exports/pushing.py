@@ -3,7 +3,6 @@
 What belongs here: the upload and what a person is told when it fails. Not here: the card (``card``).
 """
 
-import re
 from typing import Any
 
 from upath import UPath
@@ -12,7 +11,7 @@ from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.manifest import BESIDE, CARD, FOLDERS, MANIFEST
 from eagle3_assets.exports.verifying import verify
 from eagle3_assets.files import local_path
-from eagle3_assets.prompts.sources.hub import said
+from eagle3_assets.hub import said, token_fault
 
 
 def require_pushable(place: UPath, repository: str) -> None:
@@ -38,10 +37,10 @@ def require_pushable(place: UPath, repository: str) -> None:
     if "/" not in repository:
         raise ExportError(f"{repository!r}: is no name of a dataset of the Hub; give its owner too, OWNER/NAME")
     token = get_token()
-    if token is None:
+    if not token:
         raise ExportError(f"{repository}: cannot be uploaded without a token; set HF_TOKEN to one that may write there")
-    if not re.fullmatch(r"[!-~]+", token):
-        raise ExportError("HF_TOKEN holds what no token has: white space or letters that are not ASCII")
+    if fault := token_fault(token):
+        raise ExportError(fault)
 
 
 def push(place: UPath, repository: str, api: Any = None) -> str:  # noqa: ANN401 - a huggingface_hub.HfApi

@@ -91,7 +91,6 @@ def _law(verdict: Verdict) -> Mapping[str, str]:
         "name": verdict.law.name,
         "status": verdict.status,
         "words": STATUS_WORDS[verdict.status],
-        "effect": verdict.effect,
         "summary": visible(verdict.summary),
         "meaning": verdict.law.meaning,
     }

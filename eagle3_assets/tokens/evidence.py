@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from eagle3_assets.tokens.columns import TokenColumn
+from eagle3_assets.tokens.columns import HUGE_ID, NULL_ID, TokenColumn
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.safe_text import markdown_code
@@ -44,9 +44,9 @@ class Evidence:
     def ids_line(self) -> str:
         """The window as one line of ids: ``163606 ¦ [163586] 163588``."""
         ids = [
-            *map(str, self.before),
-            *([f"[{self.offender}]"] if self.offender is not None else []),
-            *map(str, self.after),
+            *map(_number, self.before),
+            *([f"[{_number(self.offender)}]"] if self.offender is not None else []),
+            *map(_number, self.after),
         ]
         if self.boundary is not None:
             ids.insert(self.boundary, BOUNDARY)
@@ -156,5 +156,10 @@ def _decoded(ids: list[int], context: Context) -> str:
     if tokenizer is None or not ids:
         return ""
     if any(not 0 <= i < context.profile.vocab_size for i in ids):
-        return " ".join(str(i) for i in ids)
+        return " ".join(map(_number, ids))
     return str(tokenizer.decode(ids, skip_special_tokens=False))
+
+
+def _number(token: int) -> str:
+    """An id as its file has it: what stands for one that is none is not shown as a number."""
+    return {NULL_ID: "null", HUGE_ID: "(over 63 bits)"}.get(token, str(token))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -92,6 +93,10 @@ def test_every_asset_is_made_and_every_law_has_a_result(
         assert frame(project, asset).schema == schema, asset
     page = project.layout.page("d").read_text(encoding="utf-8")
     assert "4 of 4 outputs" in page
+    # The page has the verdicts of the checks, those about tools that prompts declare too.
+    on_page = dict(re.findall(r'data-law="([^"]+)" data-status="([^"]+)"', page))
+    unjudged = {law for law, status in statuses(made).items() if status == "not_judged"}
+    assert {law for law, status in on_page.items() if status == "not_judged"} == unjudged & on_page.keys()
     event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))
     assert event and event.asset_materialization
     assert event.asset_materialization.metadata["page"].value == str(project.layout.page("d"))

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.assets.decoded_previews import IN_PLACE, LINE, drift_metadata, preview_markdown
+from eagle3_assets.assets.decoded_previews import LINE, drift_metadata, preview_markdown
+from eagle3_assets.pages.plots import IN_PLACE
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.laws.texts import DRIFT_KINDS
 from eagle3_assets.tokens.verdict import Verdict

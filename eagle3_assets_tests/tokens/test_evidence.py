@@ -47,6 +47,13 @@ def test_finding_without_an_index_shows_the_end(context: Context) -> None:
     assert (item.before, item.offender, item.after) == (tuple(ANSWER[-3:]), None, ())
 
 
+def test_what_stands_for_an_id_that_is_none_is_not_shown_as_a_number(context: Context) -> None:
+    rows = FRAME.with_columns(output_ids=pl.lit([1000, None, 2**63 - 1], pl.List(pl.Int64)))
+    (item,) = collect_evidence(findings(finding("answer", "ids_in_vocabulary", 1)), [rows], context, around=1)
+    assert item.ids_line == "1000 [null] (over 63 bits)"
+    assert "null" in item.text and "-2147483648" not in item.text
+
+
 def test_law_about_prompts_shows_the_prompt(context: Context) -> None:
     (item,) = collect_evidence(findings(finding("answer", "prompt_suffix", 8)), [FRAME], context, around=1)
     assert (item.before, item.offender, item.after) == ((kimi.IM_MIDDLE,), kimi.THINK, ())

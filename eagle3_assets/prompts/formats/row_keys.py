@@ -29,19 +29,8 @@ _ANNOTATIONS = {
     *("url", "license", "version", "author", "date", "timestamp", "created", "created_at", "parent_id", "message_id"),
     # what it is about, and how it was judged
     *("category", "categories", "tag", "tags", "domain", "topic", "task", "type", "subject", "language", "lang"),
-    *(
-        "difficulty",
-        "level",
-        "quality",
-        "score",
-        "scores",
-        "rating",
-        "ratings",
-        "reward",
-        "labels",
-        "toxic",
-        "redacted",
-    ),
+    *("difficulty", "level", "quality", "score", "scores", "rating", "ratings", "reward", "labels"),
+    *("toxic", "redacted"),
     *("num_tokens", "num_turns", "reasoning", "enable_thinking", "thinking", "reasoning_effort"),
     # how it was made
     *("model", "models", "generator", "temperature", "top_p", "max_tokens", "seed", "stream", "tool_choice", "usage"),

@@ -5,13 +5,11 @@ What belongs here: asking ``huggingface_hub`` for a snapshot. Not here: which of
 """
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from eagle3_assets.config import parse_address, without_secrets
-
-TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105 - a name
+from eagle3_assets.config import parse_address
+from eagle3_assets.hub import TOKEN_VARIABLE, said, token_fault
 
 
 class HubError(Exception):
@@ -43,8 +41,8 @@ def local_snapshot(text: str, *, ask: bool = True) -> Snapshot:
     """
     address = parse_address(text)
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
-    if not re.fullmatch(r"[!-~]*", token):
-        raise HubError(f"{TOKEN_VARIABLE} holds what no token has: white space or letters that are not ASCII")
+    if fault := token_fault(token):
+        raise HubError(fault)
     unasked = "cannot be asked" if ask else "is not asked here"
     # These are slow to import, and most sources need none of it.
     from huggingface_hub import snapshot_download
@@ -105,11 +103,3 @@ def local_snapshot(text: str, *, ask: bool = True) -> Snapshot:
 def _patterns(path: str) -> list[str] | None:
     """Patterns of the download, whose ``*`` goes into directories too: they take what is wanted, and maybe more."""
     return [path, f"{path}/*", path.replace("**/", "")] if path else None
-
-
-def said(error: Exception, token: str) -> str:
-    """What an error says, in one line and without the token, the password of an address, or a header that has one."""
-    said = " ".join(str(error).split())
-    said = said.replace(token, "[the token]") if token else said
-    said = re.sub(r"\b(Basic|Bearer) \S+", r"\1 ...", said)
-    return without_secrets(said)[:300]
