@@ -233,7 +233,7 @@ class ExportDirectory:
             ) from error
 
 
-def listed(place: UPath) -> set[str]:
+def _listed(place: UPath) -> set[str]:
     """The files in an export's folders, by path there; what is being written is none."""
     return {f"{folder}/{name}" for folder in FOLDERS for name in names_in(place / folder) if not name.startswith(".")}
 
@@ -287,7 +287,7 @@ def _read(place: UPath) -> _Unfinished:
 
 
 def _require_no_stranger(place: UPath, own: set[str]) -> None:
-    if strangers := sorted(listed(place) - own):
+    if strangers := sorted(_listed(place) - own):
         raise ExportError(
             f"{place}: holds {strangers[0]}, which is of no export, and a trainer might read it; move it away, or give"
             " an empty directory"
