@@ -54,6 +54,9 @@ CHUNK_BYTES = 16 << 20
 MOST_WAITING = 4 * CHUNK_BYTES
 """Bytes that may wait for a slow store; then ``append`` waits too."""
 
+_LOOKS = 5
+"""How often a journal is listed anew that its writer clears meanwhile."""
+
 logger = logging.getLogger(__name__)
 
 _CHUNK = re.compile(r"(\d{6,})-(\d{6,})\.jsonl")
@@ -97,20 +100,28 @@ def find_unfinished(directory: Path, sharing: Sharing | None) -> Unfinished | No
     Raises:
         JournalError: it cannot be read, or is not of this version.
     """
-    local = read_unfinished(directory)
     if sharing is None:
-        return local
+        return read_unfinished(directory)
     try:
-        chunks = _chunks(sharing.place)
-        header = _header(chunks)
-        if header is None:
-            return None
-        found = local if local and local.header.id == header.id else Unfinished(header)
-        for record in (record for chunk in chunks for record in _records(chunk, header.id)):
-            if record["kind"] == "row":
-                found.count(record)
+        for _ in range(_LOOKS - 1):
+            # Chunks that go while they are read were sealed or discarded: what counts now is listed anew.
+            with suppress(FileNotFoundError):
+                return _found(directory, sharing.place)
+        return _found(directory, sharing.place)
     except OSError as error:
         raise JournalError(f"{sharing.place}: cannot be read: {error}") from error
+
+
+def _found(directory: Path, place: UPath) -> Unfinished | None:
+    chunks = _chunks(place)
+    header = _header(chunks)
+    if header is None:
+        return None
+    local = read_unfinished(directory)
+    found = local if local and local.header.id == header.id else Unfinished(header)
+    for record in (record for chunk in chunks for record in _records(chunk, header.id)):
+        if record["kind"] == "row":
+            found.count(record)
     return found
 
 

@@ -201,6 +201,45 @@ def test_what_is_unfinished_is_found_by_whoever_looks(tmp_path: Path, root: UPat
         assert find_unfinished(tmp_path / "b", how) is None
 
 
+@pytest.mark.parametrize("chunk", [0, 1, 2])
+def test_a_journal_that_goes_while_it_is_read_is_not_unfinished(
+    chunk: int, tmp_path: Path, root: UPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a partition whose run seals it just when somebody plans the next."""
+    how = sharing(root)
+    with opened(tmp_path / "a", how) as first:
+        first.begin(IDENTITY, fresh=True)
+        for number in range(2):
+            first.append(row(key(number), output_ids=[1, 2]))
+            first.sync()
+        before: list[UPath] = []
+
+        def read(path: UPath) -> bytes:
+            before.append(path)
+            if len(before) == chunk + 1:
+                first.discard()
+            return read_bytes(path)
+
+        monkeypatch.setattr(module, "read_bytes", read)
+        assert find_unfinished(tmp_path / "b", how) is None
+        assert len(before) == chunk + 1
+
+
+def test_a_chunk_that_is_listed_and_never_there_is_named(
+    tmp_path: Path, root: UPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: UPath) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    with opened(tmp_path / "a", sharing(root)) as first:
+        first.begin(IDENTITY, fresh=True)
+        first.append(row(key(1), output_ids=[1]))
+        first.sync()
+        monkeypatch.setattr(module, "read_bytes", gone)
+        with pytest.raises(JournalError, match="cannot be read"):
+            find_unfinished(tmp_path / "b", sharing(root))
+
+
 def shared_run(base: Path, root: UPath, machine: str, count: int, engine: FakeEngine, **others: Any) -> Any:
     return run(
         base,
