@@ -144,6 +144,7 @@ CORPUS_SUMMARY = _schema(
         "to_generate": pl.Int64,
         "projected_samples": pl.Int64,
         "projected_tokens": pl.Int64,
+        "projected_at_cap": pl.Int64,
         "projection_basis": pl.String,
         "seconds_left": pl.Float64,
         "throughput": pl.String,
@@ -273,7 +274,9 @@ COLUMN_MEANINGS: dict[str, str] = {
     " where that is unknown",
     "projected_samples": "those that count, and an output of every prompt to generate",
     "projected_tokens": "tokens in all of them",
-    "projection_basis": "where the rest of them is from: measured (outputs), band (length_band), cap (max_new_tokens)",
+    "projected_at_cap": "of these, tokens of outputs that nothing tells the length of, each as long as max_new_tokens",
+    "projection_basis": "where the other ones still to be generated are from: measured (outputs), band (length_band);"
+    " cap (max_new_tokens) where there are none",
     "seconds_left": "seconds that generating the rest takes, an estimate; null without a measured throughput",
     "throughput": "the throughput that it is reckoned with, and which runs measured it; null without one",
     "partitions": "every partition, its state and why; of those that are not counted, samples and tokens are 0",

@@ -80,10 +80,16 @@ class Expected:
     """Output tokens to be generated."""
 
     tokens: int
-    """An expectation; where ``basis`` is ``cap``, nothing but the limit."""
+    """An expectation; outputs that nothing tells the length of are counted as long as the cap."""
     basis: Basis
-    limit: int
-    """What they cannot exceed: every output as long as the cap."""
+    """What the least sure of them rest on; ``cap`` where nothing is estimated."""
+    capped: int = 0
+    """Of ``tokens``, those that are but a limit: of outputs that nothing tells the length of."""
+
+    @property
+    def estimated(self) -> int:
+        """Tokens without those that are but a limit."""
+        return self.tokens - self.capped
 
     def seconds(self, tokens_per_s: float) -> float:
         """How long generating takes.
@@ -131,17 +137,18 @@ def tokens_per_output(outputs: Outputs, median_band: Band | None, cap: int) -> t
 def expected_output(prompts: int, outputs: Outputs, median_band: Band | None, cap: int) -> Expected:
     """Output tokens of so many prompts; see :func:`tokens_per_output`."""
     each, basis = tokens_per_output(outputs, median_band, cap)
-    return Expected(round(prompts * each), basis, prompts * cap)
+    tokens = round(prompts * each)
+    return Expected(tokens, basis, tokens if basis == "cap" else 0)
 
 
 def expected_in_all(parts: Iterable[Expected]) -> Expected:
-    """The sum, as sure as the least sure part of it; where of one part only the limit is known, the limit of all.
+    """The sum: what is estimated, as sure as the least sure part of it, and what is but a limit beside it.
 
     Args:
         parts: those of which nothing is to be generated have no part in how sure it is.
     """
-    added = [part for part in parts if part.limit]
-    bases, limit = {part.basis for part in added}, sum(part.limit for part in added)
-    if "cap" in bases:
-        return Expected(limit, "cap", limit)
-    return Expected(sum(part.tokens for part in added), "band" if "band" in bases else "measured", limit)
+    added = [part for part in parts if part.tokens]
+    tokens, capped = sum(part.tokens for part in added), sum(part.capped for part in added)
+    bases = {part.basis for part in added if part.estimated}
+    basis: Basis = "band" if "band" in bases else "measured" if bases or not capped else "cap"
+    return Expected(tokens, basis, capped)

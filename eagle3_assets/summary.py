@@ -163,6 +163,7 @@ class _Sum:
             "to_generate": self.to_generate if known else None,
             "projected_samples": self.projected_samples if known else None,
             "projected_tokens": self.projected_tokens + rest.tokens if known else None,
+            "projected_at_cap": rest.capped if known else None,
             "projection_basis": rest.basis if known else None,
             "seconds_left": rest.seconds(speed.tokens_per_s) if known and speed else None,
             "throughput": speed.text if speed else None,
@@ -293,12 +294,14 @@ def projection_text(row: Mapping[str, Any]) -> str:
     elif not row["to_generate"]:
         said = "nothing is left to generate" if not held else "as things are, nothing more will be generated"
     else:
-        sign = {"measured": "", "band": "about ", "cap": "at most "}[row["projection_basis"]]
-        about = "at most " if row["projection_basis"] == "cap" else "about "
+        at_cap = row["projected_at_cap"]
+        sign = "about " if row["projection_basis"] == "band" else ""
+        limit = f" + at most {at_cap:,} of datasets without a trial" if at_cap else ""
+        about = "at most " if at_cap else "about "
         time = "time unknown" if row["seconds_left"] is None else f"{about}{duration(row['seconds_left'])}"
         said = (
             f"{row['to_generate']:,} prompts left to generate ({time}), then {row['projected_samples']:,} samples,"
-            f" {sign}{row['projected_tokens']:,} tokens"
+            f" {sign}{row['projected_tokens'] - at_cap:,} tokens{limit}"
         )
     return "; ".join([said, *held])
 

@@ -56,6 +56,17 @@ def test_a_good_config(make_project: ProjectMaker, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name not in ("eagle3.yaml", "prompts.jsonl")] == []
 
 
+def test_a_total_of_guesses_and_limits_says_of_which_datasets_the_limits_are(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "some.jsonl", demo_rows("chat", 3))
+    guessed = {"name": "known", "source": "some.jsonl", "length_band": {"median": [40, 60]}}
+    unknown = {"name": "new", "source": "some.jsonl", "sampling": {"max_new_tokens": 160}}
+    config = {"target": {"model": "demo"}, "datasets": [guessed, unknown]}
+    (tmp_path / "eagle3.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    result = checked(tmp_path / "eagle3.yaml")
+    assert cells(result, "total")[-1] == "~ 150 + <= 480"
+    assert "about 150 tokens estimated + at most 480 for datasets without a length_band.median: new." in result.stdout
+
+
 def test_keys_that_are_not_read_are_named(make_project: ProjectMaker, tmp_path: Path) -> None:
     make_project([{**row, "intent": "x"} for row in demo_rows("chat", 3)])
     assert "d: not read of its rows: intent (3)" in checked(tmp_path / "eagle3.yaml").stdout

@@ -221,6 +221,24 @@ def test_a_plan_makes_nothing_and_learns_from_what_was_made(make_project: Projec
     assert "measured by the last run that generated: d-trial, 2 outputs in" in out
 
 
+def test_the_total_of_a_plan_is_no_limit_because_one_dataset_has_no_trial(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    make_project(demo_rows("chat", 3))
+    file = tmp_path / "eagle3.yaml"
+    config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    [one] = config["datasets"]
+    config["datasets"] = [
+        {**one, "name": "known", "length_band": {"median": [40, 60]}},
+        {**one, "name": "new", "limit": 2},
+    ]
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    code, out, _ = invoke(tmp_path, "plan", "--all", "--tokens-per-second", "10")
+    assert code == 0
+    assert row(out, "total")[-2:] == ["~ 150 + <= 320", "~ 15 s + <= 32 s"]
+    assert "about 150 tokens estimated + at most 320 for datasets without a trial: new." in " ".join(out.split())
+
+
 def test_a_plan_says_what_materialize_would_refuse(make_project: ProjectMaker, tmp_path: Path) -> None:
     (tmp_path / "strict.jinja").write_text("{{ raise_exception('\x1b[31m never') }}", encoding="utf-8")
     make_project(target={"model": "demo", "chat_template": "strict.jinja"})

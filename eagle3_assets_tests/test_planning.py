@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from eagle3_assets.cli.plan_tables import how_much, total_text
 from eagle3_assets.config import Band
 from eagle3_assets.planning import (
     Basis,
@@ -52,23 +53,34 @@ def test_what_is_generated_of_a_dataset_adds_up() -> None:
 
 def test_output_and_time() -> None:
     expected = expected_output(1_000, Outputs(4, 262), None, 160)
-    assert expected == Expected(65_500, "measured", 160_000)
+    assert expected == Expected(65_500, "measured")
     assert expected.seconds(500.0) == 131.0
+    assert expected_output(4, NONE, None, 160) == Expected(640, "cap", 640)
 
 
-def test_the_total_is_as_sure_as_its_least_sure_part() -> None:
-    measured, guessed, unknown = (
-        Expected(100, "measured", 1_000),
-        Expected(20, "band", 300),
-        Expected(50, "cap", 50),
-    )
-    assert expected_in_all([measured, measured]) == Expected(200, "measured", 2_000)
-    assert expected_in_all([measured, guessed]) == Expected(120, "band", 1_300)
-    # A guess is no limit: with a part of which only the limit is known, the total is the limit of all.
-    assert expected_in_all([measured, guessed, unknown]) == Expected(1_350, "cap", 1_350)
+def test_the_total_is_as_sure_as_its_least_sure_part_and_keeps_limits_apart() -> None:
+    measured, guessed, unknown = Expected(100, "measured"), Expected(20, "band"), Expected(50, "cap", 50)
+    assert expected_in_all([measured, measured]) == Expected(200, "measured")
+    assert expected_in_all([measured, guessed]) == Expected(120, "band")
+    # One dataset without a trial leaves the estimates of the others as they are.
+    assert expected_in_all([measured, unknown]) == Expected(150, "measured", 50)
+    assert expected_in_all([measured, guessed, unknown]) == Expected(170, "band", 50)
+    assert expected_in_all([unknown, unknown]) == Expected(100, "cap", 100)
     # What is done already has no part in how sure the rest is.
-    assert expected_in_all([measured, Expected(0, "cap", 0)]) == Expected(100, "measured", 1_000)
-    assert expected_in_all([]) == Expected(0, "measured", 0)
+    assert expected_in_all([measured, Expected(0, "band"), Expected(0, "cap")]) == Expected(100, "measured")
+    assert expected_in_all([]) == Expected(0, "measured")
+
+
+def test_a_total_names_the_datasets_of_which_only_the_limit_is_known() -> None:
+    measured, unknown = Expected(7_900, "measured"), Expected(640, "cap", 640)
+    total = expected_in_all([measured, unknown])
+    assert [how_much(one) for one in (measured, unknown, total)] == ["7,900", "<= 640", "7,900 + <= 640"]
+    assert how_much(expected_in_all([Expected(20, "band"), total])) == "~ 7,920 + <= 640"
+    assert total_text({"a": measured, "b": unknown, "c": unknown}, "a trial") == (
+        "Output in all: about 7,900 tokens measured + at most 1,280 for datasets without a trial: b, c."
+    )
+    assert total_text({"a": measured}, "a trial") is None
+    assert total_text({"b": unknown}, "a trial") is None
 
 
 def test_a_throughput_says_what_measured_it_and_how_little_that_is() -> None:

@@ -35,7 +35,13 @@ def check_config(
     Exit code 0: nothing is wrong. 1: something is, or a source is not there; all that could be checked was. 2: the
     config itself is wrong, and nothing was checked.
     """
-    from eagle3_assets.cli.check_config_tables import datasets_table, engine_table, findings, target_table
+    from eagle3_assets.cli.check_config_tables import (
+        datasets_table,
+        engine_table,
+        estimate_text,
+        findings,
+        target_table,
+    )
     from eagle3_assets.cli.partitions import open_project
     from eagle3_assets.config import config_path
     from eagle3_assets.config_check import check_datasets, check_engine, check_metrics, check_target
@@ -54,6 +60,8 @@ def check_config(
     out.print(engine_table(project.config))
     checked = list(check_datasets(project, target.loaded, count))
     out.print(datasets_table(checked))
+    if in_all := estimate_text(checked):
+        out.print(in_all, markup=False, highlight=False)
     for one in checked:
         for line in findings(one):
             out.print(line)

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from eagle3_assets.cli.plan_tables import how_much, total_text
 from eagle3_assets.cli.tables import MARKS
 from eagle3_assets.config import Eagle3Config, SglangEngineSettings, Target
 from eagle3_assets.config_check import CheckedDataset, CheckedTarget, Estimate, code_that_does_not_run
 from eagle3_assets.partitions import dataset_partitions
-from eagle3_assets.planning import Basis, prompt_tokens
+from eagle3_assets.planning import expected_in_all, prompt_tokens
 from eagle3_assets.tokens.safe_text import excerpt, visible
 
-_SIGNS: dict[Basis, str] = {"measured": "", "band": "~ ", "cap": "<= "}
 SHOWN = 200
 """Characters of a refused row's reason."""
 SHOWN_ROWS = 3
@@ -102,10 +102,16 @@ def datasets_table(checked: Sequence[CheckedDataset]) -> Table:
         table.add_section()
         about = "" if all(e.exact for e in estimates) and len(estimates) == len(checked) else "about "
         prompts, tokens = sum(e.prompts for e in estimates), sum(e.prompt_tokens for e in estimates)
-        limit = sum(e.output.limit for e in estimates)
+        output = how_much(expected_in_all(e.output for e in estimates))
         name = "total" if len(estimates) == len(checked) else "total of those"
-        table.add_row(name, *[""] * 9, f"{about}{prompts:,}", f"{about}{tokens:,}", f"<= {limit:,}")
+        table.add_row(name, *[""] * 9, f"{about}{prompts:,}", f"{about}{tokens:,}", output)
     return table
+
+
+def estimate_text(checked: Sequence[CheckedDataset]) -> str | None:
+    """Of which datasets the total has but a limit; None where there is nothing to tell apart."""
+    estimates = {one.dataset.name: one.estimate.output for one in checked if one.estimate}
+    return total_text(estimates, "a length_band.median")
 
 
 def findings(checked: CheckedDataset) -> Iterator[Text]:
@@ -143,7 +149,7 @@ def _format(checked: CheckedDataset) -> str:
 def _whole(estimate: Estimate) -> tuple[str, ...]:
     about = "" if estimate.exact else "about "
     figures = (estimate.source_rows, estimate.prompts, estimate.prompt_tokens)
-    return (*(f"{about}{figure:,}" for figure in figures), f"{_SIGNS[estimate.output.basis]}{estimate.output.tokens:,}")
+    return (*(f"{about}{figure:,}" for figure in figures), how_much(estimate.output))
 
 
 def _variable(name: str) -> str:

@@ -4,7 +4,7 @@ What belongs here: how estimates are shown, and how sure they are. Not here: cou
 (``planning``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -26,7 +26,7 @@ from eagle3_assets.planning import (
 from eagle3_assets.survey import Surveyed
 from eagle3_assets.tokens.safe_text import excerpt, visible
 
-_SIGNS: dict[Basis, str] = {"measured": "", "band": "~ ", "cap": "<= "}
+_SIGNS: dict[Basis, str] = {"measured": "", "band": "~ "}
 
 SHOWN = 160
 """Characters of a source's first unusable row, or of a commonest reason."""
@@ -90,9 +90,33 @@ def _lengths(figures: PromptTokens | None) -> tuple[str, ...]:
 
 
 def _expected(expected: Expected, tokens_per_s: float | None) -> tuple[str, str]:
-    sign = _SIGNS[expected.basis] if expected.tokens else ""
-    time = f"{sign}{duration(expected.seconds(tokens_per_s))}" if tokens_per_s else "unknown"
-    return f"{sign}{expected.tokens:,}", time if expected.tokens else ""
+    if not expected.tokens:
+        return "0", ""
+    time = how_much(expected, lambda tokens: duration(tokens / tokens_per_s)) if tokens_per_s else "unknown"
+    return how_much(expected), time
+
+
+def how_much(expected: Expected, shown: Callable[[int], str] = "{:,}".format) -> str:
+    """What is estimated, and what is but a limit added to it, each with the sign for how sure it is."""
+    parts = [f"{_SIGNS[expected.basis]}{shown(expected.estimated)}"] if expected.basis != "cap" else []
+    return " + ".join([*parts, *([f"<= {shown(expected.capped)}"] if expected.capped else [])])
+
+
+def total_text(expected: Mapping[str, Expected], without: str) -> str | None:
+    """Of which datasets a total has but a limit; None where it has of all of them one, or of none.
+
+    Args:
+        expected: by dataset.
+        without: what those that only have a limit are without.
+    """
+    total = expected_in_all(expected.values())
+    if total.basis == "cap" or not total.capped:
+        return None
+    names = ", ".join(name for name, one in expected.items() if one.capped)
+    return (
+        f"Output in all: about {total.estimated:,} tokens {'measured' if total.basis == 'measured' else 'estimated'}"
+        f" + at most {total.capped:,} for datasets without {without}: {names}."
+    )
 
 
 def plan_remarks(plans: Sequence[Planned]) -> list[Text]:
@@ -104,6 +128,11 @@ def plan_remarks(plans: Sequence[Planned]) -> list[Text]:
     ]
     lines += _of_sources(plans)
     lines += _of_outputs(plans)
+    by_dataset: dict[str, list[Expected]] = {}
+    for one in plans:
+        by_dataset.setdefault(one.counted.partition.dataset.name, []).append(one.expected)
+    in_all = total_text({name: expected_in_all(parts) for name, parts in by_dataset.items()}, "a trial")
+    lines += [in_all] if in_all else []
     for one in plans:
         lines += _of_partition(one.counted)
     return [

@@ -69,6 +69,7 @@ def corpus() -> pl.DataFrame:
                 to_generate=waiting[name],
                 projected_samples=len(tokens) + waiting[name],
                 projected_tokens=int(tokens.sum() / len(tokens) * (len(tokens) + waiting[name])),
+                projected_at_cap=0,
                 projection_basis="measured",
                 seconds_left=waiting[name] * 0.4,
             )
@@ -76,7 +77,7 @@ def corpus() -> pl.DataFrame:
     together = counted_figures(added_counts([length_counts(pl.Series(tokens)) for tokens in lengths.values()]))
     sums = {
         name: sum(r[name] for r in rows)
-        for name in ("to_generate", "projected_samples", "projected_tokens", "seconds_left")
+        for name in ("to_generate", "projected_samples", "projected_tokens", "projected_at_cap", "seconds_left")
     }
     shares = {"reasoning_share": 0.6, "cut_off_share": 0.03, "drift_share": 0.012, "projection_basis": "measured"}
     whole = row(
