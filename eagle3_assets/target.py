@@ -91,8 +91,13 @@ def not_ended_by_code() -> Iterator[None]:
     try:
         yield
     except SystemExit as end:
-        code = "" if end.code is None else repr(end.code)
-        raise TargetError(f"code that came with the target called sys.exit({code}): it is no target then") from None
+        raise ended_by_code(end) from None
+
+
+def ended_by_code(end: SystemExit) -> TargetError:
+    """What it means that something asked for the end of this process: nothing of ours does while it works."""
+    code = "" if end.code is None else repr(end.code)
+    return TargetError(f"code that came with the target called sys.exit({code}): it is no target then")
 
 
 @not_ended_by_code()

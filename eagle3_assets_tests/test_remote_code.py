@@ -2,13 +2,18 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from typer.testing import CliRunner
 
+from eagle3_assets.assets.common import failing_clearly
+from eagle3_assets.cli import app
 from eagle3_assets.config import Sampling, Target
+from eagle3_assets.decoding import Decoder
 from eagle3_assets.engines.base import Description
 from eagle3_assets.generating import identity_of
 from eagle3_assets.identity import Identity
@@ -150,3 +155,20 @@ def test_code_that_would_end_this_process_is_an_error(place: str, tmp_path: Path
     target = load_target(project.config.target)
     with pytest.raises(TargetError, match=r"code that came with the target called sys\.exit\(\)"):
         tokenize(project, partition, target, take_prompts(project, partition)[0].rows)
+
+
+def test_code_that_would_end_this_process_when_it_decodes_is_an_error(
+    tmp_path: Path, make_project: ProjectMaker
+) -> None:
+    directory = own_code.save_target(tmp_path / "own")
+    file = directory / own_code.FILE
+    begins = "    def convert_tokens_to_string(self, tokens):\n"
+    file.write_text(own_code.TOKENIZER.replace(begins, f"{begins}        raise SystemExit(0)\n"), encoding="utf-8")
+    rows = [{"messages": [{"role": "user", "content": "Hello"}]}]
+    project = make_project(rows, target={"model": str(directory), "trust_remote_code": True})
+    said = "code that came with the target called sys.exit(0): it is no target then"
+    with pytest.raises(dg.Failure, match=re.escape(said)), failing_clearly():
+        Decoder(load_target(project.config.target).tokenizer, None).text([1097])
+    # Exit code 0 would say that all is well.
+    result = CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")])
+    assert (result.exit_code, said in result.stderr) == (2, True), result.output

@@ -18,7 +18,7 @@ from eagle3_assets.generation.errors import GenerationError
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
 from eagle3_assets.storage.files import StorageError
-from eagle3_assets.target import TargetError
+from eagle3_assets.target import TargetError, not_ended_by_code
 from eagle3_assets.tokens.reasons import reason_kinds
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import VocabularyError
@@ -80,10 +80,12 @@ def counts_table(name: str, counts: pl.DataFrame, what: str = "rows") -> dg.Meta
 def failing_clearly() -> Iterator[None]:
     """Turns errors that are written for people into a failure with just that text; trying again would not help.
 
-    Also as a decorator of an asset's function.
+    Also as a decorator of an asset's function. The target's own code, where it is trusted, decodes in most assets and
+    checks, and may not end their process.
     """
     try:
-        yield
+        with not_ended_by_code():
+            yield
     except ERRORS_FOR_PEOPLE as error:
         raise dg.Failure(visible(str(error), keep_lines=True), allow_retries=False) from error
     except pl.exceptions.ComputeError as error:

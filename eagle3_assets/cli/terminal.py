@@ -58,6 +58,11 @@ class Commands(TyperGroup):
             except KeyboardInterrupt:
                 say(f"interrupted{_KEPT.get(ctx.invoked_subcommand, '')}", style=WARNING)
                 raise typer.Exit(INTERRUPTED) from None
+            except SystemExit as end:  # the tokenizer decodes in most commands, and its code may be the target's own
+                from eagle3_assets.target import ended_by_code
+
+                say(str(ended_by_code(end)), style=ERROR)
+                raise typer.Exit(2) from None
             except Exception as error:
                 if not isinstance(error, _explained_errors()):
                     raise
