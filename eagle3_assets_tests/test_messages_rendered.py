@@ -66,6 +66,22 @@ def test_a_template_that_drops_messages(name: str, make_project: ProjectMaker, t
     assert set(made(lowered).values()) == {None}
 
 
+def test_a_template_that_puts_the_system_prompt_into_a_last_user_message_only(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    """As Mistral's v2 and v3 templates do: behind a tool's result there is no last user message, and it is gone."""
+    loop = "{%- for message in messages if message.role != 'system' or messages[-1].role == 'user' -%}\n"
+    (tmp_path / "moving.jinja").write_text(TEMPLATE.replace(LOOP, loop), encoding="utf-8")
+    agent = ROWS[0]["messages"]
+    rows = [{"id": "asks", "messages": agent[:2]}, {"id": "calls", "messages": agent[:4], "tools": [TOOL]}]
+    settings = {"model": "demo", "chat_template": "moving.jinja"}
+    reasons = made(make_project(rows, target=settings))
+    assert reasons["asks:2:0"] is None
+    assert reasons["calls:4:0"] == "law messages_rendered: nothing is in the prompt of message 0 (system)"
+    lowered = make_project(rows, target=settings, law_effects={"messages_rendered": "warn"})
+    assert set(made(lowered).values()) == {None}
+
+
 def test_the_targets_own_template_drops_nothing(make_project: ProjectMaker) -> None:
     project = make_project(ROWS)
     partition, target = project.partition("d"), load_target(project.config.target)

@@ -142,6 +142,7 @@ def test_arrays(case: str, tmp_path: Path) -> None:
         (b"[1 2]", "after element 1 ',' is missing, not '2'"),
         (b"[1,]", "element 2 is not JSON"),
         (b"[1] x", "'x' follows the array"),
+        (b'[{"role": "user"}]\n[{"role": "user"}]', "a second array follows the first. If each line is a conversation"),
         (b'["\xff"]', "is not UTF-8"),
         (b"[" * 3000, "element 1 is nested too deeply"),
     ],

@@ -20,6 +20,7 @@ from eagle3_assets.prompts.formats import (
     plain,
     sharegpt,
 )
+from eagle3_assets.prompts.formats.messages import SPEAKS
 
 _READERS: dict[str, Callable[[Any], Dialogue]] = {
     "openai": openai.read,
@@ -46,7 +47,6 @@ _RECOGNISED: dict[str, Callable[[dict[str, Any]], bool]] = {
     "plain": plain.recognises,
 }
 
-_SPEAKS = {"role", "from"}
 _A_MESSAGE = ' (a message, not a conversation: write each as {"messages": [...]})'
 
 LOOKED_AT = 100
@@ -103,7 +103,7 @@ class Detection:
             return "no row to tell the format by"
         found = ", ".join(f"{name} ({count})" for name, count in self.counts.items()) or "no known format"
         keys = f" with the keys {', '.join(map(repr, self.unknown_keys))}" if self.unknown_keys else ""
-        first = f"{keys or ' is no object'}{_A_MESSAGE if _SPEAKS & {*self.unknown_keys} else ''}"
+        first = f"{keys or ' is no object'}{_A_MESSAGE if SPEAKS & {*self.unknown_keys} else ''}"
         unknown = f"; {self.unknown} in no known format, the first{first}" if self.unknown else ""
         choice = "" if self.format else f"; name one of {', '.join(FORMAT_NAMES)}"
         return f"of the first {rows} rows: {found}{unknown}{choice}"

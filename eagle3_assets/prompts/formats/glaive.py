@@ -22,6 +22,7 @@ CALL, CALL_END = "<functioncall>", "</functioncall>"
 _MARK = re.compile(r"^(USER|ASSISTANT|FUNCTION RESPONSE):", re.MULTILINE)
 _ROLES = {"USER": "user", "ASSISTANT": "assistant", "FUNCTION RESPONSE": "tool"}
 _ANNOUNCED = r"(?:,? with|,? (?:and )?you have) access to the following functions\. Use them if required\s*-?\s*"
+_ANNOUNCES = re.compile(r"access to the following (?:functions|tools)\b", re.IGNORECASE)
 _ANNOUNCEMENT = re.compile(rf"{_ANNOUNCED}\Z")
 _FUNCTION = re.compile(r"(?:^[ \t]*|(?<=Use them if required)[ \t]*-?[ \t]*)(?=[\[{])", re.MULTILINE)
 """Where the functions begin: on a line of their own, or on that of their announcement."""
@@ -42,6 +43,11 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     system, functions = _system(text(row.get("system") or "", "system"))
     if functions and row.get("tools"):
         raise RefusedRowError("`system` lists functions, and `tools` is there, too")
+    if not functions and not row.get("tools") and _ANNOUNCES.search(system):
+        raise RefusedRowError(
+            "`system` announces functions, and there is none that can be read: write them as JSON objects on lines of"
+            " their own, or into `tools`"
+        )
     beside = {key: value for key, value in row.items() if key not in ("system", "tools")}
     return dialogue({**beside, "system": system, "tools": functions or row.get("tools")}, messages, ("chat",))
 

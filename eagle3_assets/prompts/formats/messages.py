@@ -5,6 +5,7 @@ What belongs here: roles, contents, calls and results, whatever format names the
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -36,6 +37,8 @@ ROLES = {
     "tool": "tool",
     "function": "tool",  # from before there were several calls
 }
+SPEAKS = {"role", "from"}
+"""Keys of a message that say who speaks."""
 IDS = ("id", "conversation_id", "uuid", "prompt_id")
 MAX_ID = 500
 """Characters; every row, log line and journal record of a sample carries its id."""
@@ -58,7 +61,7 @@ _NOTES = {
     *("id", "uuid", "message_id", "parent_id", "type", "model", "timestamp", "created", "created_at", "date", "time"),
     *("country", "language", "lang", "state", "header", "hashed_ip", "turn_identifier", "weight", "train", "loss"),
     *("source", "score", "rating", "labels", "tokens", "finish_reason", "stop_reason", "logprobs", "usage"),
-    *("metadata", "meta", "index", "annotations", "openai_id", "system_fingerprint"),
+    *("metadata", "meta", "index", "annotations", "openai_id", "system_fingerprint", "cutoff_date", "mask"),
 }
 _AGENTS = {"agent", "message_type", "is_demo", "cache_control", "info"}
 """What trajectories of agents (SWE-agent) and distilled sets say of a message: no part of it either, and counted."""
@@ -194,7 +197,7 @@ def template_arguments(row: Json) -> Json:
 
 
 def source_id(row: Json) -> str | None:
-    """The source's own id. Parquet has decimals, and bytes, of which sixteen that are no text are a UUID.
+    """The source's own id. Parquet has decimals, dates, and bytes, of which sixteen that are no text are a UUID.
 
     Raises:
         RefusedRowError: it is neither printable text nor a whole number, or longer than :data:`MAX_ID`.
@@ -208,6 +211,10 @@ def source_id(row: Json) -> str | None:
         given = int(given) if given == given.to_integral_value() else str(given)
     if isinstance(given, bytes):
         given = _text_of(given)
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        given = given.astimezone(UTC)  # a machine's own table of time zones shall not name a row
+    if isinstance(given, date):
+        given = given.isoformat()
     if isinstance(given, bool) or not isinstance(given, str | int):
         raise RefusedRowError(f"`id` must be a string or a whole number, not {kind(given)}")
     found = str(given).strip()
@@ -242,6 +249,17 @@ def message_list(value: Any, where: str) -> list[Any]:  # noqa: ANN401 - parsed 
     if not isinstance(value, list) or not value:
         raise RefusedRowError(f"`{where}` must be a non-empty list, not {kind(value)}")
     return value
+
+
+def is_message_list(value: Any) -> bool:  # noqa: ANN401 - parsed JSON
+    """Whether a value is a list of messages, which may be JSON text: its first item says who speaks."""
+    if isinstance(value, str):
+        try:
+            value = from_text(value, "") if value.lstrip().startswith("[") else None
+        except RefusedRowError:
+            return False
+    first_turn = value[0] if isinstance(value, list) and value else None
+    return isinstance(first_turn, dict) and bool(SPEAKS & first_turn.keys())
 
 
 def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON

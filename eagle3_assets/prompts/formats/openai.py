@@ -2,9 +2,9 @@
 
 ``messages`` are ``{role, content, tool_calls?, tool_call_id?, name?, reasoning_content?}``, with the roles system,
 developer (read as system), user, assistant, tool and the older function; ``function_call`` is read as one call,
-``reasoning`` and ``thinking`` as reasoning. A list in ``prompt`` is read as messages. In parquet, ``messages`` and
-``tools`` may be JSON text or structs which Arrow filled with nulls. Most recent chat and tool datasets have this shape
-(UltraChat, Tulu, SmolTalk, Nemotron, APIGen-MT, and what servers log).
+``reasoning`` and ``thinking`` as reasoning. A list in ``prompt`` or ``input`` is read as messages. In parquet,
+``messages`` and ``tools`` may be JSON text or structs which Arrow filled with nulls. Most recent chat and tool datasets
+have this shape (UltraChat, Tulu, SmolTalk, Nemotron, SWE-smith, and what servers log).
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from eagle3_assets.prompts.formats.messages import (
     ROLES,
     dialogue,
     history_and_answer,
+    is_message_list,
     message,
     message_list,
     unread_of_turns,
@@ -22,11 +23,13 @@ from eagle3_assets.prompts.formats.values import object_row
 
 KEYS = ("messages", "prompt")
 """A list in the second is read, a text is the first message once more, or something else."""
+INPUT = "input"
+"""Read where it is a list of messages and stands alone (Nemotron); a text is a prompt, or a part of one."""
 
 
 def recognises(row: Json) -> bool:
     """Whether the row's keys are this format's."""
-    return row.get("messages") is not None or isinstance(row.get("prompt"), list)
+    return row.get("messages") is not None or isinstance(row.get("prompt"), list) or is_message_list(row.get(INPUT))
 
 
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
@@ -51,6 +54,8 @@ def _turns(row: Json) -> tuple[str, list[Any]]:
     if isinstance(prompt, list) and isinstance(given, list) and given and given[: len(prompt)] != prompt:
         raise RefusedRowError("`prompt` and `messages` are both there and differ")
     key = "prompt" if given is None and isinstance(prompt, list) else "messages"
+    if given is None and prompt is None and is_message_list(row.get(INPUT)):
+        key = INPUT
     return key, message_list(row.get(key), key)
 
 

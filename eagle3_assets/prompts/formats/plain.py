@@ -1,10 +1,11 @@
-"""Plain prompts: a text, or an object with one in ``prompt``, ``text``, ``question``, ``query`` or ``problem``.
+"""Plain prompts: a text, or an object with one in ``prompt``, ``text``, ``question``, ``query``, ...
 
 A system prompt and tools may stand beside it. An answer in the row is not read, since the target gives its own. Texts
 that are no prompt but a message of a conversation, or a whole one in a template's markup, are refused: answers would be
 asked for as prompts.
 """
 
+from string import punctuation, whitespace
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
@@ -15,7 +16,7 @@ from eagle3_assets.prompts.formats.sharegpt import ROLES
 from eagle3_assets.prompts.formats.values import object_row, text
 from eagle3_assets.tokens.safe_text import quoted
 
-KEYS = ("prompt", "text", "question", "query", "problem")
+KEYS = ("prompt", "text", "question", "query", "problem", "input")
 
 
 def recognises(row: Any) -> bool:  # noqa: ANN401 - parsed JSON
@@ -45,8 +46,11 @@ def require_prompt(said: str) -> None:
     """Refuses a text that is more than what one user says.
 
     Raises:
-        RefusedRowError: it is a conversation in markup.
+        RefusedRowError: it is a conversation in markup, or nothing but punctuation.
     """
+    if not said.strip(f"{punctuation}{whitespace}"):
+        # OpenCodeReasoning has a dash where the question must be looked up elsewhere.
+        raise RefusedRowError(f"the prompt is {quoted(said.strip(), 40)}, which stands for one that is not there")
     if is_conversation(said):
         raise RefusedRowError(
             f"the text is a conversation in markup ({quoted(said.lstrip(), 40)}), not a prompt: write it as `messages`"

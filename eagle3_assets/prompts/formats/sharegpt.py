@@ -3,7 +3,8 @@
 ``from`` is spelled in many ways (human, gpt, chatgpt, bing, bard, observation, ...), and may be ``role`` with
 ``content``. A turn ``function_call`` is the assistant's: its value is JSON, ``{name, arguments}`` or a list of these
 for parallel calls, as LLaMA-Factory has it. The dumps of ShareGPT itself, OpenHermes, SlimOrca and most sets made for
-LLaMA-Factory or Axolotl have this shape.
+LLaMA-Factory or Axolotl have this shape. A ``trajectory`` of an agent (Nebius' SWE-agent and OpenHands sets, of roles
+with text, or with content and tool calls) is a conversation, too.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import (
     dialogue,
     history_and_answer,
+    is_message_list,
     message,
     message_list,
     unread_of_turns,
@@ -20,6 +22,8 @@ from eagle3_assets.prompts.formats.values import first, from_text, kind, object_
 from eagle3_assets.tokens.safe_text import quoted
 
 KEYS = ("conversations", "conversation")
+TRAJECTORY = "trajectory"
+"""Read where it is a list of messages and no other conversation is there; SWE-agent's own files have steps in it."""
 CALL = "call"
 SPELLINGS = {
     "system": ("system", "developer"),
@@ -30,20 +34,23 @@ SPELLINGS = {
 }
 _SPOKEN = ("from", "user", "value", "text")
 """Of a turn, beside the keys of OpenAI's messages."""
+_SYSTEM = ("system_prompt",)
+"""Where a trajectory's system turn has its text."""
 ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
 
 
 def recognises(row: Json) -> bool:
     """Whether the row's keys are this format's."""
-    return any(row.get(key) is not None for key in KEYS)
+    return any(row.get(key) is not None for key in KEYS) or is_message_list(row.get(TRAJECTORY))
 
 
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """Reads one row; see :func:`formats.read`."""
     row = object_row(row, KEYS[0])
-    notes = unread_of_turns(_turns(row), KEYS[0], _SPOKEN)
+    key, turns = _turns(row)
+    notes = unread_of_turns(turns, key, (*_SPOKEN, *_SYSTEM))
     # Messages beside them are held against them by `formats.read`.
-    return dialogue(row, normal_messages(row), {*KEYS, "messages"}, notes=notes)
+    return dialogue(row, normal_messages(row), {*KEYS, key, "messages"}, notes=notes)
 
 
 def normal_messages(row: Json) -> list[Json]:
@@ -53,11 +60,16 @@ def normal_messages(row: Json) -> list[Json]:
         found = ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
         return "assistant" if found == CALL else found
 
-    return history_and_answer(_turns(row), lambda turn, i: _message(turn, f"{KEYS[0]}[{i}]"), role)
+    key, turns = _turns(row)
+    return history_and_answer(turns, lambda turn, i: _message(turn, f"{key}[{i}]"), role)
 
 
-def _turns(row: Json) -> list[Any]:
-    return message_list(only_one(row, KEYS), KEYS[0])
+def _turns(row: Json) -> tuple[str, list[Any]]:
+    """The key that the conversation is under, and its turns."""
+    given = only_one(row, KEYS)
+    if given is None and is_message_list(row.get(TRAJECTORY)):
+        return TRAJECTORY, message_list(row[TRAJECTORY], TRAJECTORY)
+    return KEYS[0], message_list(given, KEYS[0])
 
 
 def _spelled(turn: Json) -> str:
@@ -72,8 +84,9 @@ def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     role = ROLES.get(_spelled(turn))
     if role is None:
         raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(ROLES)}")
-    value = only_one(turn, ("value", "content", "text"), f"{where}.")
-    others = {key: item for key, item in turn.items() if key not in _SPOKEN}
+    said = ("value", "content", "text", *(_SYSTEM if role == "system" else ()))
+    value = only_one(turn, said, f"{where}.")
+    others = {key: item for key, item in turn.items() if key not in (*_SPOKEN, *said)}
     if role != CALL:
         return message({**others, "role": role, "content": value}, where)
     if value is None or value == "":

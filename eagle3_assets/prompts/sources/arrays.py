@@ -54,6 +54,11 @@ def array_elements(file: BinaryIO) -> Iterator[bytes]:
             text.take(",", after=f"element {number:,}")
             number += 1
     if rest := text.next():
+        if rest == "[":
+            raise ArrayError(
+                "a second array follows the first. If each line is a conversation, write it as an object,"
+                ' {"messages": [...]}, in a file named .jsonl; if they are one source, make one array of them'
+            )
         raise ArrayError(f"{rest!r} follows the array")
 
 

@@ -2,9 +2,11 @@
 
 import json
 import re
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -738,6 +740,14 @@ def test_tools_are_found_under_other_keys(row: dict[str, Any]) -> None:
     assert read("openai", openai(USER, **row)).tools == [WEATHER]
 
 
+def test_glaives_functions_that_are_announced_and_not_there_refuse_the_row() -> None:
+    system = "SYSTEM: You have access to the following functions. Use them if required -\nget_weather(city)"
+    row = {"system": system, "chat": "USER: Cold?\n\n\nASSISTANT: Yes. <|endoftext|>"}
+    with pytest.raises(RefusedRowError, match="`system` announces functions, and there is none that can be read"):
+        read("glaive", row)
+    assert read("glaive", {**row, "tools": [{"name": "get_weather"}]}).tools is not None
+
+
 @pytest.mark.parametrize("words", [" Use them if required - ", " Use them if required -\n"])
 @pytest.mark.parametrize("named", [" with access", ", with access", ", you have access"])
 def test_glaives_functions_are_found_wherever_they_are_announced(words: str, named: str) -> None:
@@ -769,6 +779,9 @@ def test_calls_of_the_answer_alone_are_not_called_history() -> None:
     ("given", "identifier"),
     [
         (Decimal("7"), "7"),
+        (date(2025, 3, 1), "2025-03-01"),
+        (datetime(2025, 3, 1, 12, 30), "2025-03-01T12:30:00"),
+        (datetime(2025, 3, 1, 12, 30, tzinfo=ZoneInfo("Asia/Tokyo")), "2025-03-01T03:30:00+00:00"),
         (Decimal("1.50"), "1.50"),
         (b"row-7", "row-7"),
         (bytes(15) + b"\5", "00000000-0000-0000-0000-000000000005"),
