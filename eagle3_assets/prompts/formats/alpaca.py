@@ -14,6 +14,9 @@ from eagle3_assets.prompts.formats.values import first, from_text, kind, object_
 
 _READ = ("instruction", "input", "context", "output", "response", "history")
 
+_NO_INPUT = "<noinput>"
+"""What sets made as Alpaca was have where there is none."""
+
 
 def recognises(row: Json) -> bool:
     """Whether the row's keys are this format's."""
@@ -25,7 +28,7 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     row = object_row(row, "instruction")
     asked = [text(row.get("instruction"), "instruction")]
     extra = only_one(row, ("input", "context"))
-    if extra is not None:
+    if extra is not None and extra != _NO_INPUT:
         asked.append(text(extra, "input"))
     said = "\n".join(part for part in asked if part.strip())
     if not said:

@@ -111,6 +111,9 @@ def dialogue(
     if declared is None and any("tool_calls" in message for message in messages):
         caller = "history" if any("tool_calls" in message for message in asked) else "answer"
         noted.append(f"the {caller} has tool calls, and no tools are declared")
+    if any(message["role"] == "system" and _lists_tools(message["content"]) for message in asked):
+        again = "none are declared" if declared is None else "the template shows the declared ones once more"
+        noted.append(f"the system prompt lists tools as text, and {again}")
     beside, remarks = unread(row, {*read, *_READ_OF_ROWS}, asked, one_prompt=one_prompt, has_tools=declared is not None)
     modes = (
         f"{TEMPLATE}.{key}"
@@ -118,6 +121,11 @@ def dialogue(
         if key not in _READ_OF_TEMPLATE and not says_nothing(value)
     )
     return Dialogue(source_id(row), messages, declared, (*noted, *remarks), (*notes, *modes, *beside))
+
+
+def _lists_tools(said: str) -> bool:
+    """Whether a system prompt declares tools in JSON, as Hermes' and ToolACE's do."""
+    return '"parameters"' in said and '"name"' in said
 
 
 def answer_at(roles: Sequence[str | None]) -> int:

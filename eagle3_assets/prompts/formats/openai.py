@@ -25,11 +25,15 @@ KEYS = ("messages", "prompt")
 """A list in the second is read, a text is the first message once more, or something else."""
 INPUT = "input"
 """Read where it is a list of messages and stands alone (Nemotron); a text is a prompt, or a part of one."""
+_ASKED = ("instruction", "prompt", "text", "question", "query", "problem")
+"""Texts that another format reads, and that a list of messages beside them may only be a part of."""
 
 
 def recognises(row: Json) -> bool:
     """Whether the row's keys are this format's."""
-    return row.get("messages") is not None or isinstance(row.get("prompt"), list) or is_message_list(row.get(INPUT))
+    if row.get("messages") is not None or isinstance(row.get("prompt"), list):
+        return True
+    return is_message_list(row.get(INPUT)) and not any(isinstance(row.get(key), str) for key in _ASKED)
 
 
 def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
@@ -54,7 +58,7 @@ def _turns(row: Json) -> tuple[str, list[Any]]:
     if isinstance(prompt, list) and isinstance(given, list) and given and given[: len(prompt)] != prompt:
         raise RefusedRowError("`prompt` and `messages` are both there and differ")
     key = "prompt" if given is None and isinstance(prompt, list) else "messages"
-    if given is None and prompt is None and is_message_list(row.get(INPUT)):
+    if given is None and not prompt and is_message_list(row.get(INPUT)):
         key = INPUT
     return key, message_list(row.get(key), key)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.markup import is_conversation
-from eagle3_assets.prompts.formats.messages import dialogue
+from eagle3_assets.prompts.formats.messages import dialogue, is_message_list
 from eagle3_assets.prompts.formats.row_keys import Said
 from eagle3_assets.prompts.formats.sharegpt import ROLES
 from eagle3_assets.prompts.formats.values import object_row, text
@@ -46,11 +46,13 @@ def require_prompt(said: str) -> None:
     """Refuses a text that is more than what one user says.
 
     Raises:
-        RefusedRowError: it is a conversation in markup, or nothing but punctuation.
+        RefusedRowError: it is a conversation in markup or as JSON, or nothing but punctuation.
     """
     if not said.strip(f"{punctuation}{whitespace}"):
         # OpenCodeReasoning has a dash where the question must be looked up elsewhere.
         raise RefusedRowError(f"the prompt is {quoted(said.strip(), 40)}, which stands for one that is not there")
+    if is_message_list(said):
+        raise RefusedRowError("the text is a list of messages as JSON, not a prompt: write it as `messages`")
     if is_conversation(said):
         raise RefusedRowError(
             f"the text is a conversation in markup ({quoted(said.lstrip(), 40)}), not a prompt: write it as `messages`"

@@ -194,6 +194,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "OpenCodeReasoning-2": ({"question": "-", "r1_generation": "<think>"}, "the prompt is '-', which stands for one"),
     "OpenCodeReasoning, split_1": ({"input": "-", "output": "<think>"}, "the prompt is '-', which stands for one"),
     "Nemotron, rendered": ({"input": "<|start_header_id|>user<|end_header_id|>\n\nq", "output": "a"}, "in markup"),
+    "a prompt stored as JSON text": ({"prompt": json.dumps(CHAT[:1])}, "a list of messages as JSON"),
+    "messages beside a question": ({"question": "q?", "input": CHAT[:1]}, "`question` and `input` are both there"),
+    "messages beside an instruction": ({"instruction": "Do", "input": CHAT[:1]}, "`input` is a list, not text"),
+    "messages beside a prompt": ({"prompt": "p?", "input": CHAT[:1]}, "`prompt` and `input` are both there"),
     "ToolBench": (
         {
             "conversations": [
@@ -243,3 +247,18 @@ def test_a_row_of_no_known_format_is_none(row: dict[str, Any]) -> None:
 def test_a_trajectory_keeps_what_each_said() -> None:
     row = READ["nebius/SWE-agent-trajectories"][0]
     assert [m["content"] for m in read("sharegpt", row).messages] == ["s", "Fix it", "```\nls\n```"]
+
+
+def test_tools_that_a_system_prompt_lists_as_text_are_remarked_on() -> None:
+    """Hermes' sets declare them besides, so that a prompt has them twice; ToolACE's do not."""
+    listed = {"from": "system", "value": f"<tools>{TOOLS}</tools>"}
+    twice = read("sharegpt", {"conversations": [listed, *SHARED], "tools": TOOLS}).remarks
+    assert twice == ("the system prompt lists tools as text, and the template shows the declared ones once more",)
+    once = read("sharegpt", {"conversations": [listed, *SHARED]}).remarks
+    assert once == ("the system prompt lists tools as text, and none are declared",)
+    assert read("sharegpt", {"conversations": SHARED, "tools": TOOLS}).remarks == ()
+
+
+def test_an_alpaca_row_says_that_it_has_no_input() -> None:
+    row = {"instruction": "Count to two.", "input": "<noinput>", "output": "1 2"}
+    assert read("alpaca", row).messages[0]["content"] == "Count to two."
