@@ -25,7 +25,7 @@ from eagle3_assets.generation.sealed import CURRENT
 from eagle3_assets.jobs import CORPUS_JOB, PARTITION_JOB
 from eagle3_assets.pages.corpus import corpus_page
 from eagle3_assets.pages.plots import overlay_markdown
-from eagle3_assets.planning import Throughput
+from eagle3_assets.planning import Expected, Throughput
 from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
 from eagle3_assets.storage.files import sealed_generations, write_parquet
@@ -388,3 +388,13 @@ def test_figures_of_added_counts_are_those_of_all_lengths_together(parts: list[l
     expected = length_statistics(facts).row(0, named=True)
     for name, value in figures.items():
         assert value == (pytest.approx(expected[name]) if name == "mean" else expected[name]), name
+
+
+def test_what_only_the_cap_limits_stands_apart_from_what_is_estimated() -> None:
+    made = _Sum(to_generate=3, projected_samples=3)
+    made.expected = [Expected(100, "measured"), Expected(50, "cap", 50)]
+    row = made.row(None, None)
+    assert (row["projected_tokens"], row["projected_at_cap"], row["projection_basis"]) == (150, 50, "measured")
+    assert projection_text(row) == (
+        "3 prompts left to generate (time unknown), then 3 samples, 100 tokens + at most 50 of datasets without a trial"
+    )
