@@ -247,18 +247,29 @@ def test_an_index_that_is_damaged_is_written_anew(
     assert stored(layout) == {name: whole}
 
 
-def test_the_index_of_another_file_is_not_taken(tmp_path: Path) -> None:
-    for name, of in (("a", "x"), ("b", "y")):  # of the same size
-        write(tmp_path, {f"{name}.jsonl": [chat(f"{of}{i}") for i in range(50)]})
-    of_both = dataset(tmp_path)
+@pytest.mark.parametrize(
+    ("names", "texts"),
+    [
+        (("a.jsonl", "b.jsonl"), ("x", "y")),  # of the same size
+        (("a.json", "b.jsonl"), ("x", "x")),  # of the same content, which the names cut into other rows
+    ],
+)
+def test_the_index_of_another_file_is_not_taken(names: tuple[str, str], texts: tuple[str, str], tmp_path: Path) -> None:
+    for name, text in zip(names, texts, strict=True):
+        (tmp_path / name).write_text(json.dumps([chat(f"{text}{i}") for i in range(50)]) + "\n", encoding="utf-8")
+        if names[0].endswith("l"):
+            write(tmp_path, {name: [chat(f"{text}{i}") for i in range(50)]})
+    of_both = dataset(tmp_path, format="openai")
     layout = layout_in(tmp_path)
     partitions = dataset_partitions(of_both)
+    without = [read(partition, None) for partition in partitions]
     read(partitions[0], RowIndexes(layout, of_both))
-    one, other = (Path(str(layout.row_index("d", name))) for name in ("a.jsonl", "b.jsonl"))
+    one, other = (Path(str(layout.row_index("d", name))) for name in names)
     before = stored(layout)
-    one.write_bytes(other.read_bytes())
-    assert [read(p, RowIndexes(layout, of_both)) for p in partitions] == [read(p, None) for p in partitions]
-    assert stored(layout) == before
+    for to, taken in ((one, other), (other, one)):
+        to.write_bytes(before[taken.name])
+        assert [read(partition, RowIndexes(layout, of_both)) for partition in partitions] == without
+        assert stored(layout) == before
 
 
 @pytest.mark.parametrize("kind", [RowIndexes, RememberedIndexes])
@@ -291,6 +302,63 @@ def test_the_index_of_a_changed_file_is_never_gone_by(kind: type[RowIndexes], to
         os.utime(path, ns=(10**18 + told, 10**18 + told))
         without = [read(partition, None) for partition in partitions]
         assert [read(partition, indexes) for partition in partitions] == without
+
+
+def test_what_is_wrong_with_a_changed_file_is_said_as_without_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    of = dataset(path)
+    first, second, *_ = dataset_partitions(of)
+    indexes = RowIndexes(layout_in(tmp_path), of)
+    path.write_text(json.dumps([chat(f"c{i:03}") for i in range(200)]), encoding="utf-8")
+    read(first, indexes)
+    before = path.read_bytes()
+    # In no known format, which shows at the beginning, and damaged further on.
+    path.write_bytes(before.replace(b"messages", b"passages")[:-5] + b"     ")
+    said = read(second, None)
+    assert isinstance(said, str)
+    assert "its format is not recognised" in said
+    assert read(second, indexes) == said
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"skip": 1}),
+        ({"limit": 5}, {}),
+        ({"limit": 5}, {"skip": 2, "limit": 3}),
+        ({"turns": "first"}, {"turns": "all"}),
+        ({}, {"ignore_keys": ("id",)}),
+        ({"format": "openai"}, {"format": "plain"}),
+        ({}, {"sample": 4}),
+        ({"sample": 4}, {"sample": 4, "sample_seed": 1}),
+        ({"shards": 2}, {"shards": 3}),
+    ],
+)
+def test_an_index_of_other_settings_is_not_gone_by(
+    before: dict[str, Any], after: dict[str, Any], tmp_path: Path
+) -> None:
+    called = chat("called", "uaua")
+    called["messages"][1]["content"] = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    write(tmp_path, {"a.jsonl": [chat(f"c{i}", "uaua") for i in range(20)], "b.jsonl": [called, chat("c30")]})
+    layout = layout_in(tmp_path)
+    former, now = dataset(tmp_path, **before), dataset(tmp_path, **after)
+    assert any(read(p, None) != read(q, None) for p, q in zip(*map(dataset_partitions, (former, now)), strict=False))
+    for partition in dataset_partitions(now):
+        read(dataset_partitions(former)[0], RowIndexes(layout, former))
+        assert read(partition, RowIndexes(layout, now)) == read(partition, None)
+
+
+def test_a_version_that_reads_in_another_way_goes_by_no_former_index(
+    tmp_path: Path, values: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a.jsonl": [chat(f"c{i}") for i in range(50)]})
+    of = dataset(tmp_path / "a.jsonl")
+    first, second, *_ = dataset_partitions(of)
+    read(first, RowIndexes(layout_in(tmp_path), of))
+    monkeypatch.setattr("eagle3_assets.prompts.row_index.READER", "another")
+    values.clear()
+    read(second, RowIndexes(layout_in(tmp_path), of))
+    assert len(values) == 50
 
 
 def test_what_is_read_with_a_stale_index_is_void_and_the_index_dropped(tmp_path: Path, values: list[int]) -> None:
