@@ -110,7 +110,7 @@ class RowIndexes:
             decided_by: the fingerprint that the index must have.
         """
         found = None if file.name in self._dropped else self._found(file.name)
-        if found is None or (found.fingerprint, found.state.name) != (decided_by, file.name):
+        if found is None or found.fingerprint != decided_by:
             return None
         with suppress(OSError):  # the reading says what is wrong
             return found if file.path.stat().st_size == found.state.size else None
