@@ -14,16 +14,18 @@ from dataclasses import dataclass
 
 from benchmarks.growth_measures import (
     CHARACTERS,
+    MISSING,
     PROMPTS_A_SHARD,
     QUERIES,
     RUNS,
     TIMES,
     Served,
     corpus_costs,
+    missing_ms,
     run_growth,
     sample_bytes,
     served,
-    source_us,
+    source_costs,
 )
 from benchmarks.page import PAGE, machine, write_part
 from benchmarks.scale import TOKENS, Figures, corpora_table, figures_table, read_figures
@@ -47,7 +49,9 @@ For samples of {tokens:,} tokens, a fifth of them prompt. Written by `benchmarks
   first one. {postgres}
 - *Samples*: {rows:,} with ids as frequent as words (Zipf, 163,840 of them), packed as the assets are; texts, of prompts
   and in the `jsonl`, are {characters} characters of Python's sources for each id.
-- *Source rows*: {source_rows:,} JSON lines, of which a shard takes hardly any.
+- *Source rows*: {source_rows:,} of them, of which a shard takes hardly any.
+- *Shards not made yet*: {missing} of as many rows. The first parses all of them; each renders and tokenizes its
+  own, which is most of it.
 - *Of all partitions*: of {most} with five short samples each; with {fewest}: {fewer}.
 - `run_cpu_s`, `client_ms` (of 1,000 output ids) and `laws_ms` are those of [benchmarks](benchmarks.md).
 
@@ -118,6 +122,7 @@ def report(
         rows=sizes.rows,
         characters=CHARACTERS,
         source_rows=sizes.source_rows,
+        missing=MISSING,
         fewest=sizes.partitions[0],
         most=sizes.partitions[1],
         fewer=", ".join(f"{value:.3g} ms (`{name.removesuffix('_ms')}`)" for name, value in fewer.items()),
@@ -137,7 +142,8 @@ def measure(sizes: Sizes, postgres: str | None) -> tuple[dict[str, float], dict[
     fewer = corpus_costs(sizes.partitions[0])
     steps: tuple[Callable[[], Mapping[str, float]], ...] = (
         lambda: sample_bytes(sizes.rows),
-        lambda: {"source_us": source_us(sizes.source_rows)},
+        lambda: source_costs(sizes.source_rows),
+        lambda: {"missing_ms": missing_ms(sizes.source_rows)},
         lambda: corpus_costs(sizes.partitions[1]),
         lambda: run_growth(postgres),
     )

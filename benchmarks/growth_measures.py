@@ -33,6 +33,7 @@ from eagle3_assets.generating import Wishes, generate
 from eagle3_assets.judging import tokenize
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.project import Project
+from eagle3_assets.prompts.row_index import RowIndexes
 from eagle3_assets.prompts.rows import read_partition
 from eagle3_assets.running import INSTANCE_YAML, materialize
 from eagle3_assets.sourcing import take_prompts
@@ -48,6 +49,8 @@ DEMO = Path(str(files("eagle3_assets.demo")))
 PROMPTS_A_SHARD = 30
 """Of the runs that are measured: more change little, as what a run tells of its rows is bounded."""
 RUNS = 3
+MISSING = 20
+"""Shards of the source that is counted before any of them is made."""
 TIMES = 5
 """How often a query is asked."""
 CHARACTERS = 4
@@ -170,13 +173,35 @@ def source_texts(count: int, characters: int) -> list[str]:
     raise ValueError(f"the standard library has {len(texts):,} pieces of {characters:,} characters, not {count:,}")
 
 
-def source_us(rows: int) -> float:
-    """Microseconds of CPU for a row of the source that belongs to another shard."""
-    with project_of(demo_prompts(rows), 10_000) as (_, project):
-        partition = next(iter(project.partitions.values()))
+def source_costs(rows: int) -> dict[str, float]:
+    """Microseconds of CPU for a row of the source that belongs to another shard: for the first run, and for later ones.
+
+    Of JSON lines ``source_us`` and ``known_source_us``, of Parquet ``parquet_us`` and ``known_parquet_us``.
+    """
+    found = {}
+    prompts = demo_prompts(rows)
+    for name, source in (("source_us", "prompts.jsonl"), ("parquet_us", "prompts.parquet")):
+        with project_of(prompts, 10_000, source=source) as (folder, project):
+            if source.endswith(".parquet"):
+                pl.DataFrame(prompts).write_parquet(folder / source)
+            partition = next(iter(project.partitions.values()))
+            for kind in (name, f"known_{name}"):
+                indexes = RowIndexes(project.layout, partition.dataset)
+                before = cpu_s()
+                read_partition(partition, 0, indexes=indexes)
+                found[kind] = (cpu_s() - before) / rows * 1e6
+    return found
+
+
+def missing_ms(rows: int) -> float:
+    """Milliseconds of CPU of `plan` for each of ``MISSING`` shards of a source of which none is made yet."""
+    with project_of(demo_prompts(rows), MISSING) as (_, project):
+        survey = Survey(project, load_target(project.config.target))
         before = cpu_s()
-        read_partition(partition, 0)
-        return (cpu_s() - before) / rows * 1e6
+        for partition in project.partitions.values():
+            if not partition.trial:
+                survey.of(partition)
+        return 1_000 * (cpu_s() - before) / MISSING
 
 
 class Fixed:

@@ -19,7 +19,11 @@ UNITS = {
     "run_cpu_s": "CPU seconds of a run that generates next to nothing",
     "client_ms": "CPU milliseconds of the client for a sample",
     "laws_ms": "CPU milliseconds of all laws on ids for a sample",
-    "source_us": "CPU microseconds for a source row that belongs to another shard",
+    "source_us": "CPU microseconds for a source row of another shard, a JSON line, for the first run that reads it",
+    "known_source_us": "the same for every later run",
+    "parquet_us": "CPU microseconds for such a row of a Parquet file, for the first run that reads it",
+    "known_parquet_us": "the same for every later run",
+    "missing_ms": "CPU milliseconds of `plan` for a shard that is not made yet",
     "prompts_bytes": "bytes of a sample in `prompts`",
     "tokenized_prompts_bytes": "bytes of a sample in `tokenized_prompts`",
     "raw_generations_bytes": "bytes of a sample in `raw_generations`",
@@ -75,8 +79,10 @@ def stored_bytes(corpus: Corpus, figures: Figures) -> float:
 
 
 def source_cpu_s(corpus: Corpus, figures: Figures) -> float:
-    """What runs spend on source rows that are not theirs: each reads its dataset's sources whole."""
-    return corpus.partitions * (corpus.samples / corpus.datasets - corpus.shard_rows) * figures["source_us"] / 1e6
+    """What runs spend on source rows that are not theirs, as JSON lines: a dataset's first run parses them all."""
+    of_others = corpus.samples / corpus.datasets - corpus.shard_rows
+    later = corpus.partitions - corpus.datasets
+    return of_others * (corpus.datasets * figures["source_us"] + later * figures["known_source_us"]) / 1e6
 
 
 def client_cpu_s(corpus: Corpus, figures: Figures) -> float:

@@ -27,9 +27,9 @@ class Partition:
     shard: int
     trial: bool
 
-    def holds(self, conversation_id: str) -> bool:
-        """Whether a conversation's rows belong to this shard; a trial draws from the whole dataset."""
-        return self.trial or shard_of(conversation_id, self.dataset.shards) == self.shard
+    def holds(self, rank: int) -> bool:
+        """Whether the rows of a conversation, by its ``stable_rank``, belong here; a trial draws from all of them."""
+        return self.trial or shard_of(rank, self.dataset.shards) == self.shard
 
 
 def stable_rank(conversation_id: str) -> int:
@@ -37,9 +37,9 @@ def stable_rank(conversation_id: str) -> int:
     return int.from_bytes(hashlib.sha256(conversation_id.encode()).digest()[:8], "big")
 
 
-def shard_of(conversation_id: str, shards: int) -> int:
-    """The shard of a conversation. Rows added to a source never move a row that is there."""
-    return stable_rank(conversation_id) % shards
+def shard_of(rank: int, shards: int) -> int:
+    """The shard of a conversation, by its ``stable_rank``. Rows added to a source never move a row that is there."""
+    return rank % shards
 
 
 def dataset_partitions(dataset: Dataset) -> list[Partition]:

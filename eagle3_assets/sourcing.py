@@ -4,6 +4,8 @@ What belongs here: taking prompts from a source with all that is kept beside the
 what the source gives. Not here: reading sources (``prompts``), Dagster.
 """
 
+from collections.abc import Callable
+
 import polars as pl
 from pydantic import ValidationError
 
@@ -11,6 +13,7 @@ from eagle3_assets.files import read_bytes, write_text
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.record import SourceRecord, rows_digest
+from eagle3_assets.prompts.row_index import RememberedIndexes, RowIndexes, StaleIndexError
 from eagle3_assets.prompts.rows import NotedRow, PromptRows, read_partition
 from eagle3_assets.prompts.sources import differences, find
 from eagle3_assets.storage.files import StorageError, scan_parquet, writing_text
@@ -23,12 +26,17 @@ def take_prompts(project: Project, partition: Partition) -> tuple[PromptRows, So
         PromptSourceError: the source cannot be read.
         StorageError: nothing can be written; what was there before is unchanged.
     """
-    with writing_text(project.layout.refused_rows(partition.key)) as file:
 
-        def write(row: NotedRow) -> None:
-            file.write(row.model_dump_json() + "\n")
+    def read() -> PromptRows:
+        with writing_text(project.layout.refused_rows(partition.key)) as file:
 
-        found = read_partition(partition, project.config.trial_rows, write)
+            def write(row: NotedRow) -> None:
+                file.write(row.model_dump_json() + "\n")
+
+            return read_partition(partition, project.config.trial_rows, write, indexes)
+
+    indexes = RowIndexes(project.layout, partition.dataset)
+    found = _by_fresh_indexes(read)
     record = SourceRecord.of(found, partition, project.config.trial_rows)
     path = project.layout.source_record(partition.key)
     try:
@@ -58,8 +66,13 @@ def source_changes(project: Project, partition: Partition, record: SourceRecord)
     return settings + differences(record.files, find(partition.dataset.source).files, limited=record.limited)
 
 
-def current_prompts(project: Project, partition: Partition) -> PromptRows:
+def current_prompts(project: Project, partition: Partition, indexes: RememberedIndexes | None = None) -> PromptRows:
     """What the source gives now: the stored prompts where it is still what they were made of, else read anew.
+
+    Args:
+        project: that it is of.
+        partition: one of its.
+        indexes: of its dataset's sources; for reading one partition after the other.
 
     Raises:
         PromptSourceError: the source cannot be read.
@@ -81,4 +94,13 @@ def current_prompts(project: Project, partition: Partition) -> PromptRows:
                 record.files,
                 record.left_out_files,
             )
-    return read_partition(partition, project.config.trial_rows)
+    return _by_fresh_indexes(lambda: read_partition(partition, project.config.trial_rows, indexes=indexes))
+
+
+def _by_fresh_indexes(read: Callable[[], PromptRows]) -> PromptRows:
+    """Reads again where that went by an index of another content, as shows only at the file's end."""
+    while True:
+        try:
+            return read()
+        except StaleIndexError:
+            continue

@@ -24,6 +24,7 @@ from eagle3_assets.judging import RERENDERED_ROWS, Judged, judge_tokenized, toke
 from eagle3_assets.partitions import Partition, dataset_partitions
 from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
+from eagle3_assets.prompts.row_index import RememberedIndexes
 from eagle3_assets.prompts.rows import PromptRows
 from eagle3_assets.sourcing import current_prompts
 from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
@@ -103,13 +104,18 @@ class _Stored:
 
 
 class Survey:
-    """Counts partitions. Of each dataset's others only what tells how long outputs are is read, once, and kept."""
+    """Counts partitions. Of each dataset's others only what tells how long outputs are is read, once, and kept.
+
+    A dataset whose partitions are counted one after the other has each file of its source parsed once.
+    """
 
     def __init__(self, project: Project, target: LoadedTarget) -> None:
         self._project = project
         self._target = target
         self._outputs: dict[str, Outputs] = {}
         """By dataset."""
+        self._indexes: dict[str, RememberedIndexes] = {}
+        """Of the dataset that was counted last."""
 
     def of(self, partition: Partition) -> Surveyed:
         """Counts one.
@@ -124,8 +130,11 @@ class Survey:
         dataset = partition.dataset
         if dataset.name not in self._outputs:
             self._outputs[dataset.name] = sum(map(self._outputs_of, dataset_partitions(dataset)), start=Outputs())
+        if dataset.name not in self._indexes:
+            self._indexes = {dataset.name: RememberedIndexes(self._project.layout, dataset)}
         stored = _stored(self._project, partition, self._target)
-        return _surveyed(self._project, partition, self._target, stored, self._outputs[dataset.name])
+        source = current_prompts(self._project, partition, self._indexes[dataset.name])
+        return _surveyed(self._project, partition, self._target, source, stored, self._outputs[dataset.name])
 
     def _outputs_of(self, partition: Partition) -> Outputs:
         try:
@@ -135,9 +144,13 @@ class Survey:
 
 
 def _surveyed(
-    project: Project, partition: Partition, target: LoadedTarget, stored: _Stored, outputs: Outputs
+    project: Project,
+    partition: Partition,
+    target: LoadedTarget,
+    source: PromptRows,
+    stored: _Stored,
+    outputs: Outputs,
 ) -> Surveyed:
-    source = current_prompts(project, partition)
     tokenized, judged, why = _tokenized(project, partition, target, source.rows)
     sealed = _index(stored)
     counts = {GENERATED: 0, FAILED: 0, None: 0}

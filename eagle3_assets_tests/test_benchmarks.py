@@ -162,12 +162,13 @@ def test_arithmetic_of_growth() -> None:
     assert corpus.partitions == 100
     assert scale.Corpus(1_000_001, 10_000, 1).partitions == 101
     figures = dict.fromkeys(scale.UNITS, 0.0) | {"run_bytes": 2e6, "run_cpu_s": 5.0, "client_ms": 0.5, "laws_ms": 0.1}
-    figures |= {"source_us": 100.0, "prompts_bytes": 100.0, "raw_generations_bytes": 1_000.0, "plan_ms": 30.0}
+    figures |= {"source_us": 100.0, "known_source_us": 2.0, "prompts_bytes": 100.0, "raw_generations_bytes": 1_000.0}
+    figures |= {"plan_ms": 30.0}
     assert scale.instance_bytes(corpus, figures) == 200e6
     assert scale.stored_bytes(corpus, figures) == 1.1e9
     assert scale.runs_cpu_s(corpus, figures) == 500
     assert scale.client_cpu_s(corpus, figures) == pytest.approx(600)
-    assert scale.source_cpu_s(corpus, figures) == pytest.approx(100 * 90_000 * 1e-4)
+    assert scale.source_cpu_s(corpus, figures) == pytest.approx(10 * 90_000 * 1e-4 + 90 * 90_000 * 2e-6)
     assert scale.source_cpu_s(scale.Corpus(10_000, 10_000, 1), figures) == 0
     assert scale.all_cpu_s(corpus, figures) == pytest.approx(3)
     assert scale.cost_per_million(3.6, 1_000) == pytest.approx(1.0)

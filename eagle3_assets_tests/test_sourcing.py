@@ -12,7 +12,7 @@ import pytest
 from eagle3_assets.build import build_defs
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
-from eagle3_assets.prompts.rows import PromptSourceError
+from eagle3_assets.prompts.rows import PromptSourceError, read_partition
 from eagle3_assets.sourcing import current_prompts, source_changes, stored_record
 from eagle3_assets_tests.conftest import ProjectMaker, demo_rows, write_jsonl
 
@@ -165,6 +165,34 @@ def test_unchanged_prompts_are_taken_from_storage_and_not_read_again(
     again = current_prompts(project, partition)
     assert (len(stored.rows), stored.accounts.refused, len(again.rows)) == (4, 1, 5)
     assert stored.rows.equals(again.rows.head(4))
+
+
+def test_a_source_that_changed_since_its_rows_were_indexed_is_read_as_it_is_now(
+    make_project: ProjectMaker, quick: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    rows = [{"id": f"c{i}", "messages": [{"role": "user", "content": f"What is {i}?"}]} for i in range(10, 50)]
+    project = make_project([*rows, "{"], dataset={"shards": 2})
+    path = tmp_path / "prompts.jsonl"
+    before = path.stat()
+    keys = list(project.partitions)
+    make(project, quick, keys[0])
+    # As large as before, and with the same time: whose rows they are shows only when they were read.
+    write_jsonl(path, ["{", *reversed(rows)])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    shown = metadata(make(project, quick, keys[1]))
+    expected = read_partition(project.partition(keys[1]), 20)
+    assert 0 < shown["used"] < 40
+    assert [shown[name] for name in ("source_rows", "used", "refused", "in_other_partitions")] == [
+        41,
+        expected.accounts.used,
+        1,
+        expected.accounts.elsewhere,
+    ]
+    stored = pl.read_parquet(str(project.layout.asset_file("prompts", keys[1])))
+    assert stored.equals(expected.rows)
+    refused = project.layout.refused_rows(keys[1]).read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["row"] for line in refused] == [1]
 
 
 def test_a_source_that_cannot_be_read_leaves_everything_as_it_was(

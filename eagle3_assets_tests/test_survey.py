@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -17,6 +18,8 @@ from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.partitions import Partition, dataset_partitions
 from eagle3_assets.planning import Outputs
 from eagle3_assets.project import Project
+from eagle3_assets.prompts.rows import read_partition
+from eagle3_assets.prompts.sources import SourceRow
 from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.survey import Survey, Surveyed
 from eagle3_assets.target import load_target
@@ -208,3 +211,33 @@ def test_a_dataset_is_looked_through_once_however_many_of_its_partitions_are_cou
     assert len({one.outputs for one in found}) == 1
     assert found[0].outputs == found[0].kept == Outputs(found[0].generated, found[0].kept.tokens)
     assert looked_through == ["d"]
+
+
+@pytest.mark.parametrize("by_a_run", [False, True], ids=["nothing was read before", "a run has read it"])
+def test_rows_of_a_source_are_parsed_once_however_many_of_its_missing_shards_are_counted(
+    by_a_run: bool, make_project: ProjectMaker, quick: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"id": f"c{i}", "messages": [{"role": "user", "content": f"What is {i}?"}]} for i in range(60)]
+    project = make_project(rows, dataset={"shards": 6})
+    keys = [key for key, partition in project.partitions.items() if not partition.trial]
+    if by_a_run:
+        make(project, quick, "prompts", key=keys[0])
+    expected = [read_partition(project.partition(key), 20).rows for key in keys]
+    parsed: list[int] = []
+    value = SourceRow.value
+
+    def noted(row: SourceRow) -> Any:
+        parsed.append(row.number)
+        return value(row)
+
+    monkeypatch.setattr(SourceRow, "value", noted)
+    before = contents(project)
+    survey = Survey(project, load_target(project.config.target))
+    for number, (key, own) in enumerate(zip(keys, expected, strict=True)):
+        parsed.clear()
+        assert survey.of(project.partition(key)).source.rows.equals(own)
+        if number == 0:
+            assert parsed == ([] if by_a_run else list(range(1, 61)))
+        else:
+            assert parsed == own["source_row"].to_list()
+    assert contents(project) == before

@@ -15,7 +15,8 @@ from eagle3_assets.assets.common import (
 )
 from eagle3_assets.contract import PROMPTS
 from eagle3_assets.project import Project
-from eagle3_assets.prompts.record import READER, SourceRecord
+from eagle3_assets.prompts.record import SourceRecord
+from eagle3_assets.prompts.row_index import READER
 from eagle3_assets.prompts.rows import NotedRow
 from eagle3_assets.prompts.sources import FileState
 from eagle3_assets.sourcing import take_prompts

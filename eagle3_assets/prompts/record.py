@@ -10,11 +10,9 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from eagle3_assets.partitions import Partition
+from eagle3_assets.prompts.row_index import READER
 from eagle3_assets.prompts.rows import Accounts, NotedRow, PromptRows
 from eagle3_assets.prompts.sources import FileState
-
-READER = "7"
-"""Changes when the same source gives other prompts than before."""
 
 _SETTINGS = (
     "format",

@@ -20,6 +20,7 @@ from eagle3_assets.partitions import Partition, dataset_partitions, stable_rank
 from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import LOOKED_AT, detect, read
 from eagle3_assets.prompts.formats.row_keys import without_keys
+from eagle3_assets.prompts.row_index import Ranks, RowIndex, RowIndexes, StaleIndexError, fingerprint
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
 from eagle3_assets.prompts.sources import FileState, OpenSource, PromptSourceError, SourceFile, SourceRow, find
 from eagle3_assets.prompts.sources.changes import unread
@@ -118,21 +119,27 @@ class PromptRows:
 
 
 def read_partition(
-    partition: Partition, trial_rows: int, refused: Callable[[NotedRow], object] = lambda _: None
+    partition: Partition,
+    trial_rows: int,
+    refused: Callable[[NotedRow], object] = lambda _: None,
+    indexes: RowIndexes | None = None,
 ) -> PromptRows:
     """Reads a dataset's source and keeps what belongs to one partition.
 
-    Memory grows with the partition, not with the source.
+    Memory grows with the partition, not with the source, but for the index of one file.
 
     Args:
         partition: which rows to keep.
         trial_rows: how many conversations a trial takes: those first by stable hash.
         refused: is told every refused row.
+        indexes: of the source's files: those that are there spare rows of other partitions, the others are made.
+            They change nothing in what is read.
 
     Raises:
         PromptSourceError: the source is missing, unreadable or damaged, or its format cannot be told.
+        StaleIndexError: there was an index of another content of a file; call again, it is dropped.
     """
-    return _read(_Reading(partition, trial_rows, refused))
+    return _read(_Reading(partition, trial_rows, refused, indexes))
 
 
 def read_first(dataset: Dataset, rows: int) -> PromptRows:
@@ -170,10 +177,17 @@ class _Reading:
     """One pass over a source for one partition."""
 
     def __init__(
-        self, partition: Partition, trial_rows: int, tell: Callable[[NotedRow], object], *, hash_files: bool = True
+        self,
+        partition: Partition,
+        trial_rows: int,
+        tell: Callable[[NotedRow], object],
+        indexes: RowIndexes | None = None,
+        *,
+        hash_files: bool = True,
     ) -> None:
         self._partition, self._dataset = partition, partition.dataset
         self._trial_rows, self._tell, self._hash_files = trial_rows, tell, hash_files
+        self._indexes = indexes if self._dataset.shards > 1 else None  # one shard has no rows of others
         self.refused: list[NotedRow] = []
         self.remarked: list[NotedRow] = []
         self.remarks = 0
@@ -190,18 +204,39 @@ class _Reading:
         """Reads one file, as far as the limit allows."""
         if self._at_limit:
             return unread(file)
+        decided_by = self._fingerprint
         with OpenSource(file) as opened:
-            rows, format_name = self._format_told(file, self._values(opened.rows()))
-            for row, value in rows:
-                try:
-                    if isinstance(value, RefusedRowError):
-                        raise value
-                    self._take(row, read(format_name or "", value))
-                except RefusedRowError as refusal:
-                    self._refuse(row, str(refusal))
+            if self._indexes and (known := self._indexes.find(file, decided_by)):
+                return self._take_known(opened, known, self._indexes)
+            rows = ((row, self._value(row)) for row in self._counted(opened.rows()))
+            ranks = Ranks(sampled=self._dataset.sample is not None)
+            told, format_name = self._format_told(file, rows)
+            for row, value in told:
+                ranks.add(self._take(row, value, format_name))
             if not self._hash_files:
                 return unread(file).model_copy(update={"format": format_name})
-            return opened.state(format_name)
+            state = opened.state(format_name)
+        if self._indexes:
+            self._indexes.keep(RowIndex(state, decided_by, ranks.frame()))
+        return state
+
+    def _take_known(self, opened: OpenSource, index: RowIndex, indexes: RowIndexes) -> FileState:
+        """Reads a file whose rows are known, if it is still the same: then no row of elsewhere is parsed."""
+        format_name = index.state.format
+        try:
+            known = zip(self._counted(opened.rows()), index.ranks.iter_rows(), strict=False)
+            for row, (conversation, sample) in known:
+                if conversation is None:
+                    self._take(row, self._value(row), format_name)
+                elif not self._ends(conversation, sample):
+                    self._take(row, self._value(row), format_name, belongs=True)
+            state = opened.state(format_name)
+        except PromptSourceError:  # maybe of the index's making; without one it comes again if it is not
+            state = None
+        if state is None or state.sha256 != index.state.sha256:
+            indexes.drop(opened.file.name)
+            raise StaleIndexError(f"{opened.file.path}: has another content than its index is of")
+        return state
 
     @property
     def source(self) -> tuple[str, ...]:
@@ -225,16 +260,26 @@ class _Reading:
         limit = self._dataset.limit
         return limit is not None and self._counts["rows"] >= self._dataset.skip + limit
 
-    def _values(self, rows: Iterator[SourceRow]) -> Iterator[_Parsed]:
+    @property
+    def _fingerprint(self) -> str:
+        """What decides the index of the file that is read next."""
+        read, skip, limit = self._counts["rows"], self._dataset.skip, self._dataset.limit
+        return fingerprint(self._dataset, max(0, skip - read), None if limit is None else limit - max(0, read - skip))
+
+    def _counted(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
+        """The rows that are looked at."""
         while not self._at_limit and (row := next(rows, None)):
             self._counts["rows"] += 1
             if self._counts["rows"] <= self._dataset.skip:
                 self._counts["skipped"] += 1
-                continue
-            try:
-                yield row, without_keys(row.value(), self._dataset.ignore_keys)
-            except RefusedRowError as refusal:
-                yield row, refusal
+            else:
+                yield row
+
+    def _value(self, row: SourceRow) -> Any:  # noqa: ANN401 - parsed JSON, or why there is none
+        try:
+            return without_keys(row.value(), self._dataset.ignore_keys)
+        except RefusedRowError as refusal:
+            return refusal
 
     def _format_told(self, file: SourceFile, rows: Iterator[_Parsed]) -> tuple[Iterator[_Parsed], str | None]:
         """The rows, and the format to read them as; None where none of them can be read as anything."""
@@ -259,21 +304,54 @@ class _Reading:
             )
         return chain(first, rows), detection.format
 
-    def _take(self, row: SourceRow, dialogue: Dialogue) -> None:
-        turns = turns_to_generate(dialogue, self._dataset.turns)
-        name = conversation_id(dialogue)
-        rank = sample_rank(self._dataset.sample_seed, name) if self._share or self._sampled else 0
-        in_sample = self._sampled.add(rank) if self._sampled else True
-        if not self._partition.holds(name):
+    def _take(
+        self,
+        row: SourceRow,
+        value: Any,  # noqa: ANN401 - parsed JSON, or why there is none
+        format_name: str | None,
+        *,
+        belongs: bool = False,
+    ) -> tuple[int, int] | None:
+        """Takes a row, unless it does not belong to the partition.
+
+        Args:
+            row: of the source.
+            value: as of ``_value``.
+            format_name: what to read it as.
+            belongs: whether that is known already.
+
+        Returns:
+            the ranks of its conversation; None where it cannot be read.
+        """
+        ranks = None
+        try:
+            if isinstance(value, RefusedRowError):
+                raise value
+            dialogue = read(format_name or "", value)
+            turns = turns_to_generate(dialogue, self._dataset.turns)
+            name = conversation_id(dialogue)
+            sampled = self._dataset.sample is not None
+            ranks = stable_rank(name), sample_rank(self._dataset.sample_seed, name) if sampled else 0
+            if belongs or not self._ends(*ranks):
+                self._keep(row, dialogue, name, turns, *ranks)
+        except RefusedRowError as refusal:
+            self._refuse(row, str(refusal))
+        return ranks
+
+    def _ends(self, conversation: int, sample: int) -> bool:
+        """Whether a row ends in the accounts, told by the ranks of its conversation alone. Once for each row."""
+        in_sample = self._sampled.add(sample) if self._sampled else True
+        if not self._partition.holds(conversation):
             self._counts["elsewhere"] += 1
-            return
-        if not in_sample or (self._share and not in_share(rank, self._share)):
+        elif not in_sample or (self._share and not in_share(sample, self._share)):
             self._counts["left_out"] += 1
-            return
-        id_rank = stable_rank(name)
-        if self._tried and not self._tried.add(id_rank):
+        elif self._tried and not self._tried.add(conversation):
             self._counts["elsewhere"] += 1
-            return
+        else:
+            return False
+        return True
+
+    def _keep(self, row: SourceRow, dialogue: Dialogue, name: str, turns: list[int], id_rank: int, rank: int) -> None:
         prompts = self._prompts(row, dialogue, name, turns)
         place = _Place(row.file.name, row.number)
         key = id_rank

@@ -55,13 +55,21 @@ def write_parquet(data: pl.DataFrame | pl.LazyFrame, path: UPath) -> None:
 
 
 def write_page(page: str, path: UPath) -> None:
-    """Writes a page as UTF-8, whole or not at all; of two that write it at once, the later one's stays.
+    """Writes a page as UTF-8; see :func:`write_bytes`."""
+    write_bytes(page.encode(), path)
+
+
+def write_bytes(content: bytes, path: UPath) -> None:
+    """Writes a file, whole or not at all; of two that write it at once, the later one's stays.
 
     Raises:
         StorageError: as of :func:`writing_text`.
     """
-    with writing_text(path) as file:
-        file.write(page)
+    try:
+        with _published(path) as unfinished:
+            unfinished.write_bytes(content)
+    except OSError as error:
+        raise _not_written(path, error) from error
 
 
 @contextmanager

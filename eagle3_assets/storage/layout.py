@@ -11,6 +11,7 @@ What belongs here: paths. Not here: reading or writing them.
     <root>/raw_generations/<partition>/             sealed files, identities, the pointer to the current one
     <root>/training_export/<partition>/             one partition as the trainers take it
     <root>/.journals/<partition>/                   what is being generated; on an object store, its uploaded chunks
+    <root>/.row_indexes/<dataset>/                  which conversation each row of a source is of; may be deleted
     <root>/.servers/                                logs of managed servers
 
 On an object store the journal itself and the logs lie in the scratch directory.
@@ -64,6 +65,10 @@ class Layout:
     def refused_rows(self, partition: str) -> UPath:
         """The rows of a partition's source that made no prompt."""
         return self.root / "prompts" / f"{partition}.refused.jsonl"
+
+    def row_index(self, dataset: str, source: str) -> UPath:
+        """The index of a file of a dataset's source, by the file's name in it."""
+        return self.root / ".row_indexes" / dataset / hashlib.sha256(source.encode()).hexdigest()[:32]
 
     def generations(self, partition: str) -> UPath:
         """The directory of a partition's sealed generations."""

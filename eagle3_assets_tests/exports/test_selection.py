@@ -11,7 +11,7 @@ from eagle3_assets.config import Export
 from eagle3_assets.contract import TRAINING_EXPORT
 from eagle3_assets.exports import selection
 from eagle3_assets.exports.selection import held_out, place, prompt_fates, select
-from eagle3_assets.partitions import shard_of
+from eagle3_assets.partitions import shard_of, stable_rank
 
 
 def usable(*rows: dict[str, Any]) -> pl.DataFrame:
@@ -35,7 +35,7 @@ def test_a_larger_share_holds_out_the_same_conversations_and_more(name: str, one
 def test_the_share_is_about_the_share_of_every_shard_too() -> None:
     names = [f"c{i}" for i in range(20_000)]
     for shard in range(4):
-        some = [name for name in names if shard_of(name, 4) == shard]
+        some = [name for name in names if shard_of(stable_rank(name), 4) == shard]
         assert sum(held_out(name, 0.1) for name in some) / len(some) == pytest.approx(0.1, abs=0.015)
     assert not any(held_out(name, 0.0) for name in names)
 

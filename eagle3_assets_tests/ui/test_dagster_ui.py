@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from eagle3_assets.partitions import shard_of
+from eagle3_assets.partitions import shard_of, stable_rank
 from eagle3_assets_tests.conftest import demo_rows, write_project
 from eagle3_assets_tests.served import served
 from eagle3_assets_tests.ui.pictures import picture
@@ -43,7 +43,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     rows = demo_rows("function_calling", 10)
-    rows += [twin(next(row for row in rows if shard_of(row["id"], 2) == shard), shard) for shard in (0, 1)]
+    rows += [twin(next(row for row in rows if shard_of(stable_rank(row["id"]), 2) == shard), shard) for shard in (0, 1)]
     band = {"length_band": {"median": [400, 600]}}
     write_project(folder, rows, dataset={"name": "calls", "shards": 2, **band})
     with served(folder) as api:
@@ -66,7 +66,7 @@ def page(browser: Browser) -> Iterator[Page]:
 def twin(row: dict[str, Any], shard: int) -> dict[str, Any]:
     """The same prompt under another id of the same shard, so that a law has something to show."""
     names = (f"asked-twice-{number}" for number in count())
-    return {**row, "id": next(name for name in names if shard_of(name, 2) == shard)}
+    return {**row, "id": next(name for name in names if shard_of(stable_rank(name), 2) == shard)}
 
 
 def pick(page: Page, typed: str, partitions: int) -> None:

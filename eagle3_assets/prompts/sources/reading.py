@@ -31,24 +31,37 @@ _PARQUET_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
+class _ParquetRow:
+    """A row of a parquet file, not made into Python objects yet: that is the dearest part of reading one."""
+
+    batch: pl.DataFrame
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRow:
     """One row, not parsed yet."""
 
     file: SourceFile
     number: int
     """1-based: the line, empty ones counted, the element of an array, or the row of a parquet file."""
-    raw: bytes | TooLong | dict[str, Any]
+    raw: bytes | TooLong | _ParquetRow
 
     def value(self) -> Any:  # noqa: ANN401 - any JSON value
         """The value.
 
         Raises:
             RefusedRowError: it is no strict JSON, or too long to be looked at.
+            PromptSourceError: it is of a parquet file, and has a value of a type that cannot be read.
         """
         if isinstance(self.raw, TooLong):
             raise RefusedRowError(f"is longer than {MAX_LINE_BYTES >> 20} MiB")
-        if isinstance(self.raw, dict):
-            return self.raw
+        if isinstance(self.raw, _ParquetRow):
+            try:
+                row = self.raw.batch.row(self.raw.index, named=True)
+            except pl.exceptions.PolarsError as error:
+                raise _parquet_fault(self.file.path, self.number, error) from None
+            return {name: _without_nulls(value) for name, value in row.items()}
         try:
             return parse(self.raw)
         except StrictJsonError as error:
@@ -138,7 +151,7 @@ class OpenSource:
         if fault:
             raise PromptSourceError(f"{self.file.path}: {fault}")
 
-    def _numbered(self, rows: Iterator[tuple[int, bytes | TooLong | dict[str, Any]]]) -> Iterator[SourceRow]:
+    def _numbered(self, rows: Iterator[tuple[int, bytes | TooLong | _ParquetRow]]) -> Iterator[SourceRow]:
         return (SourceRow(self.file, number, raw) for number, raw in rows)
 
     def _unreadable(self, error: OSError) -> PromptSourceError:
@@ -169,22 +182,26 @@ def _lines(content: BinaryIO) -> Iterator[tuple[int, bytes | TooLong]]:
             yield number, line
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _parquet_rows(path: Path) -> Iterator[tuple[int, _ParquetRow]]:
     number = 0
     try:
         for batch in batches(pl.scan_parquet(path, glob=False), _PARQUET_ROWS):
-            for row in batch.iter_rows(named=True):
+            for index in range(len(batch)):
                 number += 1
-                yield number, {name: _without_nulls(value) for name, value in row.items()}
-    except pl.exceptions.DuplicateError as error:
-        raise PromptSourceError(f"{path}: has two columns with one name ({error}); rename one of them") from None
+                yield number, _ParquetRow(batch, index)
     except pl.exceptions.PolarsError as error:
-        # Decimals of more than 38 digits, and what else polars has no type for.
-        if isinstance(error, pl.exceptions.InvalidOperationError) or "Not yet supported" in str(error):
-            raise PromptSourceError(
-                f"{path}: has a column of a type that cannot be read ({error}); leave it out or write it as another"
-            ) from None
-        raise PromptSourceError(f"{path}: is damaged after row {number:,}: {error}") from None
+        raise _parquet_fault(path, number, error) from None
+
+
+def _parquet_fault(path: Path, number: int, error: pl.exceptions.PolarsError) -> PromptSourceError:
+    if isinstance(error, pl.exceptions.DuplicateError):
+        return PromptSourceError(f"{path}: has two columns with one name ({error}); rename one of them")
+    # Decimals of more than 38 digits, and what else polars has no type for.
+    if isinstance(error, pl.exceptions.InvalidOperationError) or "Not yet supported" in str(error):
+        return PromptSourceError(
+            f"{path}: has a column of a type that cannot be read ({error}); leave it out or write it as another"
+        )
+    return PromptSourceError(f"{path}: is damaged after row {number:,}: {error}")
 
 
 def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a value of a column
