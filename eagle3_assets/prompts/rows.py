@@ -19,6 +19,7 @@ from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
 from eagle3_assets.partitions import Partition, dataset_partitions, stable_rank
 from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import LOOKED_AT, detect, read
+from eagle3_assets.prompts.formats.messages import source_id
 from eagle3_assets.prompts.formats.row_keys import without_keys
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
 from eagle3_assets.prompts.sources import FileState, OpenSource, PromptSourceError, SourceFile, SourceRow, find
@@ -47,6 +48,8 @@ class NotedRow(BaseModel):
 
     source: str
     row: int
+    conversation_id: str | None = None
+    """The row's own id; None where it has none that can be read."""
     reason: str
 
     def __str__(self) -> str:
@@ -198,7 +201,7 @@ class _Reading:
                         raise value
                     self._take(row, read(format_name or "", value))
                 except RefusedRowError as refusal:
-                    self._refuse(row, str(refusal))
+                    self._refuse(row, _id_of(value), str(refusal))
             if not self._hash_files:
                 return unread(file).model_copy(update={"format": format_name})
             return opened.state(format_name)
@@ -296,7 +299,9 @@ class _Reading:
             self.remarks += 1
             if len(self.remarked) < SHOWN_ROWS:
                 said = "; ".join(dialogue.remarks)
-                self.remarked.append(NotedRow(source=row.file.name, row=row.number, reason=said))
+                self.remarked.append(
+                    NotedRow(source=row.file.name, row=row.number, conversation_id=dialogue.source_id, reason=said)
+                )
         if self._kept.crowded:
             self._let_go()
 
@@ -317,8 +322,8 @@ class _Reading:
         elif self._tried:
             self._counts["elsewhere"] += self._kept.drop("id", self._tried.bound)
 
-    def _refuse(self, row: SourceRow, reason: str) -> None:
-        refused = NotedRow(source=row.file.name, row=row.number, reason=reason)
+    def _refuse(self, row: SourceRow, name: str | None, reason: str) -> None:
+        refused = NotedRow(source=row.file.name, row=row.number, conversation_id=name, reason=reason)
         self._counts["refused"] += 1
         if len(self.refused) < SHOWN_ROWS:
             self.refused.append(refused)
@@ -397,6 +402,13 @@ class _Kept:
         if self._new:
             self._frame.vstack(pl.DataFrame(self._new, schema=self._SCHEMA, orient="row"), in_place=True)
             self._new = []
+
+
+def _id_of(value: Any) -> str | None:  # noqa: ANN401 - any JSON value, or why it is none
+    try:
+        return source_id(value) if isinstance(value, dict) else None
+    except RefusedRowError:
+        return None
 
 
 def used_rows(prompts: pl.DataFrame) -> int:

@@ -66,7 +66,7 @@ def test_a_long_id_is_shortened_and_the_text_stays() -> None:
 def test_a_finish_type_is_text_and_none_is_named() -> None:
     assert ", ` <b>x</b> [a](b) `, shortest\n" in preview("text", finish_type="<b>x</b> [a](b)")
     assert ", no finish type, shortest\n" in preview("text", finish_type=None)
-    assert ", ` stop `, shortest, quarantined\n" in preview("text", quarantined=True)
+    assert ", `stop`, shortest, quarantined\n" in preview("text", quarantined=True)
 
 
 def test_drift_by_kind_is_a_table() -> None:
