@@ -28,5 +28,5 @@ def print_left_out(left_out: "Sequence[PartitionState]", done: str) -> bool:
     for one in left_out:
         style = "bold red" if one.state in AT_FAULT else ""
         why = f": {visible('; '.join(one.why))}" if one.why else f", not {done}"
-        out.print(Text.assemble((one.state, style), f" {one.partition}{why}"))
+        out.print(Text.assemble((one.state, style), f" {one.partition}{why}"), soft_wrap=True)
     return any(one.state in AT_FAULT for one in left_out)

@@ -2,9 +2,10 @@
 
 import json
 import shutil
+import weakref
 from collections import Counter
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import dagster as dg
 import polars as pl
@@ -14,10 +15,13 @@ from upath import UPath
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
-from eagle3_assets.config import load_config
+from eagle3_assets.config import Export, load_config
+from eagle3_assets.exporting import export
+from eagle3_assets.exports.selection import place
 from eagle3_assets.exports.verifying import verify
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
+from eagle3_assets.target import load_target
 from eagle3_assets.whereabouts import MEANINGS, refused_rows, whereabouts
 from eagle3_assets_tests.conftest import SHARDS, demo_rows, harm, write_project
 from eagle3_assets_tests.exports.conftest import Made
@@ -195,10 +199,11 @@ def test_all_leaves_out_what_cannot_be_exported_by_name(corpus_folder: Path, tmp
     before = (tmp_path / "out" / "manifest.json").read_bytes()
     code, _, err = exported("--all")
     assert code == 2
-    assert f"no partition can be exported: refused: {SHARDS[0]} (stored_as_captured: " in err
+    assert f"no partition can be exported: refused: {SHARDS[0]} (" in err
     code, _, err = exported(SHARDS[0])
     assert code == 2
-    assert f"{SHARDS[0]} is refused, nothing is written. stored_as_captured: " in err
+    assert f"{SHARDS[0]} is refused, nothing is written. " in err
+    assert "stored_as_captured: " in err
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
 
 
@@ -212,12 +217,37 @@ def test_what_all_leaves_out_is_in_the_export_no_more(corpus_folder: Path, tmp_p
     (Path(str(project.layout.generations("talk"))) / "current.json").write_text("{", encoding="utf-8")
     result = CliRunner().invoke(app, ["export", "--all", *options])
     assert result.exit_code == 1, result.stderr
-    assert f"refused {SHARDS[0]}: stored_as_captured: " in result.stdout
-    assert "unreadable talk: " in result.stdout
+    told = dict(line.split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
+    assert "stored_as_captured: " in told[f"refused {SHARDS[0]}"]
+    assert "Restore it from a backup" in told["unreadable talk"]
     found = verify(UPath(tmp_path / "out"))
     assert found.faults == ()
     assert [one.partition for one in found.manifest.partitions] == [SHARDS[1]]
     assert not list((tmp_path / "out").rglob(f"{SHARDS[0]}*"))
+
+
+def test_no_more_than_one_partition_is_held(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(load_config(corpus_folder / "eagle3.yaml"))
+    held: list[weakref.ref[pl.DataFrame]] = []
+    alive: list[int] = []
+
+    def placed(*arguments: Any) -> pl.DataFrame:
+        index = place(*arguments)
+        held.append(weakref.ref(index))
+        alive.append(sum(one() is not None for one in held))
+        return index
+
+    monkeypatch.setattr("eagle3_assets.exporting.place", placed)
+    partitions = [project.partition(key) for key in SHARDS]
+    settings = Export(eval_share=0, vocabulary=False)
+
+    def written(_: str) -> None:
+        alive.append(sum(one() is not None for one in held))
+
+    export(project, load_target(project.config.target), partitions, UPath(tmp_path / "out"), settings, written)
+    assert alive == [1, 1, 0, 0]
 
 
 def test_a_refused_partition_has_no_usable_output(made: Made, tmp_path: Path) -> None:
