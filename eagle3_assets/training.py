@@ -58,12 +58,14 @@ def judge_for_training(project: Project, partition: Partition, target: LoadedTar
         RefusedPartitionError: a law refuses it, or outputs have no prompt any more.
     """
     report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
-    refusals = [*report.refusals, *without_origin(stored.prompts, stored.raw)]
-    if refusals:
-        raise RefusedPartitionError(
-            f"{partition.key} is refused as training data, nothing is written. " + " ".join(refusals)
-        )
+    if why := refusals(stored, report):
+        raise RefusedPartitionError(f"{partition.key} is refused as training data, nothing is written. {' '.join(why)}")
     return report
+
+
+def refusals(stored: Stored, report: Report) -> tuple[str, ...]:
+    """Why a partition must not train anything, and how to recover; empty where it may."""
+    return (*report.refusals, *without_origin(stored.prompts, stored.raw))
 
 
 def to_training_samples(prompts: pl.LazyFrame, raw: pl.LazyFrame, quarantined: frozenset[str]) -> pl.LazyFrame:

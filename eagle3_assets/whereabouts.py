@@ -22,12 +22,19 @@ from eagle3_assets.prompts.rows import Accounts, NotedRow, used_rows
 from eagle3_assets.sourcing import stored_record
 from eagle3_assets.storage.files import StorageError, is_stored
 from eagle3_assets.target import LoadedTarget
-from eagle3_assets.training import read_stored
+from eagle3_assets.training import read_stored, refusals
 
 USABLE = "usable"
 """The fate of an output that keeps every law and is in no export."""
 
-MEANINGS = {**FATES, USABLE: "keeps every law, and is in no export"}
+REFUSED = "refused_partition"
+"""The fate of an output that breaks no law by itself, in a partition that must not train anything."""
+
+MEANINGS = {
+    **FATES,
+    USABLE: "keeps every law, and is in no export",
+    REFUSED: "breaks no law by itself; its partition is refused",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,14 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
     """
     stored = read_stored(project, partition.key)
     report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
+    why = refusals(stored, report)
     now = fates_of(stored, report)
+    if why:
+        lost = pl.col("fate").is_null()
+        now = now.with_columns(
+            fate=pl.col("fate").fill_null(REFUSED),
+            reason=pl.when(lost).then(pl.lit(" ".join(why))).otherwise("reason"),
+        )
     record = stored_record(project, partition)
     index = read_index(exported, partition.key) if is_stored(exported / MANIFEST) else None
     prompts, stale = (now.with_columns(pl.col("fate").fill_null(USABLE)), ()) if index is None else _merged(now, index)
@@ -100,7 +114,7 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
         record.accounts if record else None,
         used_rows(stored.prompts.collect()),
         prompts,
-        tuple(report.refusals),
+        why,
         stale,
     )
 

@@ -22,7 +22,11 @@ def whereabouts(
     partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Its key.")],
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", help="Only this sample or conversation; may be given several times."),
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Only this sample or conversation, or refused row, as file:row; may be given several times.",
+        ),
     ] = None,
     totals: Annotated[bool, typer.Option("--totals", help="The totals alone, without a line for each prompt.")] = False,
     export: Annotated[
@@ -37,7 +41,7 @@ def whereabouts(
     totals, which add up.
 
     Exit code 0: all is accounted for. 1: something does not add up, or the export is older than the data. 2: nothing
-    could be said, or no prompt has that id.
+    could be said, or no prompt and no refused row has that id.
     """
     from eagle3_assets.exports.manifest import read_manifest
     from eagle3_assets.whereabouts import refused_rows
@@ -56,7 +60,7 @@ def whereabouts(
             typer.echo(line)
             shown += 1
         if ids and not shown:
-            raise typer.BadParameter(f"{partition} has no prompt of {', '.join(ids)}")
+            raise typer.BadParameter(f"{partition} has no prompt and no refused row of {', '.join(ids)}")
     if not ids:
         _show_totals(found)
     for refusal in found.refusals:
@@ -73,9 +77,10 @@ def _lines(found: "Whereabouts", refused: "Iterator[NotedRow]", ids: frozenset[s
     def line(*fields: str) -> str:
         return "\t".join(map(visible, fields))
 
-    if not ids:
-        for row in refused:
-            yield line("refused_row", f"{row.source}:{row.row}", row.reason)
+    for row in refused:
+        place = f"{row.source}:{row.row}"
+        if not ids or ids & {place, row.conversation_id}:
+            yield line("refused_row", place, row.reason)
     columns = ("fate", "sample_id", "conversation_id", "file", "row", "reason")
     for fate, sample, conversation, file, row, reason in found.prompts.select(columns).iter_rows():
         if not ids or ids & {sample, conversation}:

@@ -169,6 +169,11 @@ class Recount:
     partitions: dict[str, int]
     """Tokens by partition."""
 
+    def add(self, partition: str, counts: Ints) -> None:
+        """Adds what was counted of a partition, int64[V]."""
+        np.add(self.counts, counts, out=self.counts)
+        self.partitions[partition] = self.partitions.get(partition, 0) + int(counts.sum())
+
 
 @dataclass(frozen=True, eq=False)
 class ReadVocabulary:

@@ -169,6 +169,7 @@ def test_of_two_rows_with_one_id_the_second_is_refused_by_name(tmp_path: Path) -
         "b.jsonl:1: the same conversation is a.jsonl:2's already",
         "b.jsonl:2: its id 'x' is a.jsonl:1's already",
     ]
+    assert [refused.conversation_id for refused in told] == [None, "x"]
 
 
 def test_only_the_first_refused_rows_are_kept_and_all_are_told(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from eagle3_assets.pages.coverage import coverage_page
 from eagle3_assets.pages.page import preview_page
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import choose
-from eagle3_assets.vocabularies import CorpusVocabulary, PartitionState
+from eagle3_assets.usable import PartitionState
+from eagle3_assets.vocabularies import CorpusVocabulary
 from eagle3_assets_tests.pages import corpora, hostile
 from eagle3_assets_tests.ui.pictures import picture
 
