@@ -98,6 +98,30 @@ def test_unclosed_reasoning_is_reasoning_where_the_prompt_opened_it(decoder: Dec
     assert [(piece.text, piece.kind) for piece in pieces[1:]] == [("x", "reasoning"), ("\n", "text")]
 
 
+def test_markup_out_of_place_is_shown_as_it_is_counted(decoder: Decoder) -> None:
+    assert decoder.profile and decoder.profile.tools
+    tools, x = decoder.profile.tools, encoded(decoder, "x")
+    opened, closed = [kimi.HELLO, kimi.THINK], [kimi.HELLO, kimi.THINK, kimi.END_THINK]
+    end, call = [kimi.END_THINK], [tools.opening, *x, tools.closing]
+
+    def kinds(ids: list[int], prompt_ids: list[int]) -> list[str]:
+        return [piece.kind for piece in decoder.output_pieces(ids, prompt_ids) if piece.text == "x"]
+
+    assert kinds([*x, *end, *x], closed) == ["text", "text"]  # a stray end of reasoning where thinking is off
+    assert kinds([*call, *x, *end, *x], closed) == ["tools", "text", "text"]
+    assert kinds([*x, *call, *x, *end, *x], opened) == ["reasoning", "reasoning", "reasoning", "text"]
+    assert kinds([tools.opening, *x, *end, *x, tools.closing, *x], closed) == ["tools", "tools", "text"]
+    assert kinds([*x, *end, *x, tools.opening, *x, *end, *x], opened) == ["reasoning", "text", "tools", "tools"]
+
+
+def test_a_long_output_has_its_sections(decoder: Decoder) -> None:
+    assert decoder.profile and decoder.profile.tools
+    x = encoded(decoder, "x")
+    ids = [*x * 10_000, kimi.END_THINK, *x * 10_000, kimi.IM_END]
+    pieces = [(piece.kind, len(piece.text)) for piece in decoder.output_pieces(ids)]
+    assert pieces == [("reasoning", 10_000), ("structural", 8), ("text", 10_000), ("structural", 10)]
+
+
 @pytest.mark.parametrize(("finish", "end"), [("length", " cut off ====="), ("stop", "@-1 ====="), (None, "@-1 =====")])
 def test_the_header_says_what_was_cut_off(decoder: Decoder, finish: str | None, end: str) -> None:
     sample = Sample("s", [kimi.HELLO], finish_type=finish)

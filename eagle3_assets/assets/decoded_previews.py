@@ -46,7 +46,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"huggingface", "polars"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="3",
+        code_version="4",
         metadata=column_schema(DECODED_PREVIEWS),
     )
     @failing_clearly()
