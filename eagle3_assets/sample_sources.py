@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from eagle3_assets.decoding import Sample, shown_line
 from eagle3_assets.interchange import InterchangeError, Record, Refusal, Row, read_row_at, read_rows
+from eagle3_assets.partitions import stable_rank
 from eagle3_assets.tokens.quantiles import spread
 
 if TYPE_CHECKING:
@@ -122,12 +123,13 @@ class FileSource:
     def _over_lengths(self, file: BinaryIO, count: int) -> Iterator[Record]:
         if not file.seekable():
             raise SourceError(f"{self.path}: is read twice for a choice over the lengths, so it cannot be a pipe")
-        lengths, lines, offsets = array("I"), array("Q"), array("Q")
+        lengths, ranks, lines, offsets = array("I"), array("Q"), array("Q"), array("Q")
         for row in self._rows(file):
             lengths.append(len(row.record.output_ids))
+            ranks.append(stable_rank(row.record.sample_id))
             lines.append(row.line)
             offsets.append(row.offset)
-        for position in spread(lengths, count):
+        for position in spread(lengths, ranks, count):
             again = read_row_at(file, lines[position], offsets[position])
             if isinstance(again, Refusal):
                 raise SourceError(f"{self.path}: line {lines[position]} changed while it was read")
@@ -202,10 +204,11 @@ class PartitionSource:
         if choice.ids:
             chosen = generated.filter(pl.col("sample_id").is_in(choice.ids)).select("row").collect()
         elif choice.spread:
-            lengths = generated.select("row", pl.col("output_ids").list.len().alias("tokens")).collect(
+            lengths = generated.select("row", "sample_id", pl.col("output_ids").list.len().alias("tokens")).collect(
                 engine="streaming"
             )
-            chosen = lengths[spread(lengths["tokens"].to_list(), choice.count)]
+            ranks = [stable_rank(sample_id) for sample_id in lengths["sample_id"]]
+            chosen = lengths[spread(lengths["tokens"].to_list(), ranks, choice.count)]
         else:
             chosen = generated.select("row").head(choice.count).collect()
         return chosen["row"].to_list()

@@ -15,11 +15,14 @@ from upath import UPath
 from eagle3_assets import sample_sources
 from eagle3_assets.cli import app
 from eagle3_assets.config import Sampling, Target
+from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.generation.sealed import CURRENT, Pointer, write_identity
 from eagle3_assets.identity import Identity
 from eagle3_assets.interchange import Record, encode_record
 from eagle3_assets.storage.layout import Layout
 from eagle3_assets.target import load_target
+from eagle3_assets.tokens.facts import output_facts
+from eagle3_assets.tokens.strata import choose, first_look
 from eagle3_assets_tests.tokens import kimi
 
 COMMAND = [sys.executable, "-m", "eagle3_assets.cli", "decode"]
@@ -362,6 +365,20 @@ class TestPartition:
         assert "tokens=9 -----\n<|im_user|>user<|im_middle|>hello<|im_end|>" in result.stdout
         assert result.stdout.count("</think>") == 2
 
+    def test_equally_long_samples_are_the_five_previews_in_whatever_order_they_are_stored(
+        self, place: Place, decode: Callable[..., Result]
+    ) -> None:
+        genuine = kimi.generations().filter(pl.col("sample_id") == "answer")
+        rows = pl.concat([genuine.with_columns(sample_id=pl.lit(f"s{n}")) for n in range(23)])
+        target = load_target(Target(model=str(place.model)))
+        previews = first_look(choose(output_facts([rows], target.profile), found_nothing()), ())["sample_id"].to_list()
+        assert len(previews) == 5
+        place.seal(rows)
+        assert names(decode("chats", "--spread")) == previews
+        for order in (rows, rows.reverse()):
+            place.write(*(Record(s, ids, 6) for s, ids in order.select("sample_id", "output_ids").iter_rows()))
+            assert names(decode(place.file, "--spread")) == previews
+
     def test_a_cut_off_output_says_so(self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]) -> None:
         place.seal(rows)
         [cut] = headers(decode("chats", "--id", "cut-in-reasoning"))
@@ -498,6 +515,10 @@ class TestProcess:
         os.close(ours)
         assert process.returncode == 0
         return said
+
+
+def found_nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=SAMPLE_FINDINGS)
 
 
 def save_plain_tokenizer(directory: Path) -> None:

@@ -225,7 +225,7 @@ def test_the_prompt_is_marked(decoder: Decoder) -> None:
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 80))
 def test_spread_takes_different_samples_short_to_long_both_ends_included(lengths: list[int], count: int) -> None:
-    chosen = spread(lengths, count)
+    chosen = spread(lengths, range(len(lengths)), count)
     assert len(set(chosen)) == len(chosen) == min(count, len(lengths))
     taken = [lengths[position] for position in chosen]
     assert taken == sorted(taken)
@@ -234,6 +234,6 @@ def test_spread_takes_different_samples_short_to_long_both_ends_included(lengths
 
 
 def test_spread_is_at_even_quantiles() -> None:
-    assert spread([*range(100, -1, -1)], 5) == [100, 75, 50, 25, 0]
-    assert spread([5, 1, 9], 1) == [0]
-    assert spread([], 3) == []
+    assert spread([*range(100, -1, -1)], [0] * 101, 5) == [100, 75, 50, 25, 0]
+    assert spread([5, 1, 9], [0] * 3, 1) == [0]
+    assert spread([], [], 3) == []
