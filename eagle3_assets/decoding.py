@@ -3,8 +3,8 @@
 What belongs here: text of ids, the form in which one sample is shown. Not here: choosing samples, reading files
 and partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
 
-Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_text` or
-:func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
+Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_pieces`
+or :func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
 """
 
 import json
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, Literal, Protocol
 
@@ -30,6 +30,8 @@ _PRINTABLE_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
 _BYTE_OF = {chr(b): b for b in _PRINTABLE_BYTES} | {
     chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in _PRINTABLE_BYTES)
 }
+_HEADING = re.compile(r"^(?:===== sample_id=|----- .* -----$)", re.MULTILINE)
+"""Lines by which a reader of a pipe tells samples and their parts apart."""
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -213,6 +215,24 @@ def shown_line(text: str) -> str:
     return visible(text)
 
 
+def shown_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces that begin a line, made safe, and the line's end after them.
+
+    A line of theirs that reads like a heading has its first character shown by name, so that only ours are headings.
+    """
+    shown = [Piece(shown_text(piece.text), piece.kind) for piece in pieces]
+    forged = {match.start() for match in _HEADING.finditer("".join(piece.text for piece in shown))}
+    start = 0
+    for piece in shown:
+        end = start + len(piece.text)
+        here = [place - start for place in sorted(forged) if start <= place < end]
+        cuts = [0, *(cut for place in here for cut in (place, place + 1)), len(piece.text)]
+        parts = [piece.text[a:b] for a, b in pairwise(cuts)]
+        yield Piece("".join(f"<U+{ord(part):04X}>" if n % 2 else part for n, part in enumerate(parts)), piece.kind)
+        start = end
+    yield Piece("\n", "text")
+
+
 def header(sample: Sample, decoder: Decoder) -> str:
     """A sample's first line."""
     cut_off = " cut off" if sample.finish_type == CUT_OFF else ""
@@ -237,10 +257,12 @@ def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt:
             yield Piece("----- prompt: not recorded -----\n", "heading")
         else:
             yield Piece(f"----- prompt: tokens={len(sample.prompt_ids)} -----\n", "heading")
-            yield from _rows(sample.prompt_ids, decoder) if ids else _text(decoder.pieces(sample.prompt_ids))
+            yield from _rows(sample.prompt_ids, decoder) if ids else shown_pieces(decoder.pieces(sample.prompt_ids))
         yield Piece("----- output -----\n", "heading")
     yield from (
-        _rows(sample.output_ids, decoder) if ids else _text(decoder.output_pieces(sample.output_ids, sample.prompt_ids))
+        _rows(sample.output_ids, decoder)
+        if ids
+        else shown_pieces(decoder.output_pieces(sample.output_ids, sample.prompt_ids))
     )
 
 
@@ -268,11 +290,6 @@ def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: 
 
 def _rows(ids: Sequence[int], decoder: Decoder) -> Iterator[Piece]:
     return (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
-
-
-def _text(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    yield from (Piece(shown_text(piece.text), piece.kind) for piece in pieces)
-    yield Piece("\n", "text")
 
 
 def _literal(token: Token) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text
+from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_pieces, shown_text
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
@@ -160,8 +160,7 @@ def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> It
         if ids:
             yield from (Piece(f"{line.text}\n", line.kind) for line in decoder.rows(some, part.begin))
         elif some:
-            yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(some))
-            yield Piece("\n", "text")
+            yield from shown_pieces(decoder.pieces(some))
 
 
 def abridged(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
