@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from eagle3_assets.decoding import Sample, shown_line
+from eagle3_assets.files import STDIN
 from eagle3_assets.interchange import InterchangeError, Record, Refusal, Row, read_row_at, read_rows
 from eagle3_assets.partitions import stable_rank
 from eagle3_assets.tokens.quantiles import spread
@@ -76,6 +77,7 @@ class FileSource:
             raise SourceError(f"there is no file {path}")
         self.path = path
         self.faults = 0
+        self._lines = 0
         self._report = report
 
     def samples(self, choice: Choice) -> Iterator[Sample]:
@@ -105,6 +107,8 @@ class FileSource:
         if missing := [sample_id for sample_id in choice.ids if sample_id not in shown]:
             raise SourceError(f"{self.path}: holds no readable sample {_listed(missing)}")
         if not shown:
+            if self.path == STDIN and not self._lines:
+                raise SourceError("standard input was empty: there is no sample to decode")
             raise SourceError(f"{self.path}: holds no sample that can be decoded")
 
     def _chosen(self, file: BinaryIO, choice: Choice) -> Iterator[Record]:
@@ -138,6 +142,7 @@ class FileSource:
     def _rows(self, file: BinaryIO) -> Iterator[Row]:
         try:
             for row in read_rows(file):
+                self._lines += 1
                 if isinstance(row, Row):
                     if row.earlier_line is not None:
                         sample_id = shown_line(row.record.sample_id)

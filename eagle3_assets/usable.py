@@ -27,6 +27,17 @@ NotUsable = tuple[Literal["missing", "refused", "unreadable"], Sequence[str]]
 Read = TypeVar("Read")
 
 
+def refusals(report: Report, prompts: pl.LazyFrame, sealed: Sealed) -> list[str]:
+    """Why a partition that was judged must not be used, empty if it may be.
+
+    Args:
+        report: of its generations.
+        prompts: the partition's ``prompts``.
+        sealed: its generations.
+    """
+    return [*report.refusals, *without_origin(prompts, scan_sealed(sealed))]
+
+
 def usable(
     project: Project, partition: Partition, target: LoadedTarget, read: Callable[[Report, Sealed], Read]
 ) -> Read | NotUsable:
@@ -51,8 +62,8 @@ def usable(
                 for asset in ("prompts", "tokenized_prompts")
             )
             report = judge_raw(project, partition, target, tokenized, sealed, prompts=prompts).report
-            if refusals := [*report.refusals, *without_origin(prompts, scan_sealed(sealed))]:
-                return "refused", refusals
+            if why := refusals(report, prompts, sealed):
+                return "refused", why
             return read(report, sealed)
     except UNREADABLE as error:
         return "unreadable", (str(error),)

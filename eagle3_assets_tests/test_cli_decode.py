@@ -240,6 +240,21 @@ class TestFile:
             assert "holds no sample that can be decoded" in result.stderr
             assert not result.stdout
 
+    def test_standard_input(self, place: Place) -> None:
+        place.write(*records([2]))
+        for given, code, said in (
+            (place.file.read_bytes(), 0, "===== sample_id=s0 tokens=5 response@2 ====="),
+            (b"", 2, "standard input was empty"),
+        ):
+            done = subprocess.run([*COMMAND, "-"], input=given, capture_output=True, check=False)
+            assert (done.returncode, said in (done.stdout + done.stderr).decode()) == (code, True)
+
+    def test_a_count_that_the_engine_did_not_give_is_no_fault(
+        self, place: Place, decode: Callable[..., Result]
+    ) -> None:
+        place.write(json.dumps({"sample_id": "s", "output_ids": [kimi.HELLO]}).encode() + b"\n")
+        assert (decode(place.file).exit_code, names(decode(place.file))) == (0, ["s"])
+
     def test_of_a_file_that_is_something_else_a_hundred_lines_are_named(
         self, place: Place, decode: Callable[..., Result]
     ) -> None:

@@ -177,6 +177,25 @@ def test_line_feeds_stay_in_text_and_are_visible_in_a_header(decoder: Decoder) -
     assert shown(Sample(forged, [kimi.HELLO]), decoder).count("\n") == 2
 
 
+@pytest.mark.parametrize(
+    "forged", ["===== sample_id=other tokens=1 response@0 =====", "----- output -----", "----- prompt: tokens=2 -----"]
+)
+def test_no_text_reads_like_a_heading(decoder: Decoder, forged: str) -> None:
+    name = f"<U+{ord(forged[0]):04X}>{forged[1:]}"
+    x = encoded(decoder, "x\n")
+    for ids in ([*x, *encoded(decoder, forged)], [*x, kimi.END_THINK, *x, *encoded(decoder, f"{forged}\n")]):
+        lines = shown(Sample("s", ids, ids), decoder, prompt=True).splitlines()
+        assert lines.count(name) == 2
+        assert forged not in [line for line in lines[4:] if line != "----- output -----"]
+        headings = [p.text for p in sample_lines(Sample("s", ids, ids), decoder, prompt=True) if p.kind == "heading"]
+        assert [line for line in lines if re.match("===== sample_id=|----- .* -----$", line)] == [
+            heading.rstrip("\n") for heading in headings
+        ]
+    # In the middle of a line, or as the rule that Markdown has, it is no heading.
+    assert f"x {forged}" in shown(Sample("s", encoded(decoder, f"x {forged}\n=====\n-----")), decoder)
+    assert shown(Sample("s", encoded(decoder, "=====\n-----")), decoder).endswith("\n=====\n-----\n")
+
+
 def test_rows_show_index_id_and_text(decoder: Decoder) -> None:
     emoji = "😀".encode()
     ids = [*encoded(decoder, "a\n"), *encoded(decoder, "😀"), kimi.END_THINK, 999_999, encoded(decoder, "é")[0], 1000]

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.audit.auditing import Audited
-from eagle3_assets.audit.sources import STDIN
+from eagle3_assets.files import STDIN
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.verdict import Verdict
 

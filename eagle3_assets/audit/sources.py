@@ -44,9 +44,6 @@ from eagle3_assets.strict_json import BYTE_ORDER_MARK, ends_early
 from eagle3_assets.tokens.batch import GENERATED
 from eagle3_assets.tokens.laws.counts import CONTRADICTION
 
-STDIN = Path("/dev/stdin")
-"""The file that standard input is."""
-
 ROWS_AT_ONCE = 2_000
 IDS_AT_ONCE = 1 << 20
 """Ids in a frame made of lines: outputs may be long."""

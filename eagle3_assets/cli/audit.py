@@ -59,8 +59,9 @@ def audit(
     """
     from eagle3_assets.audit.auditing import audit_file
     from eagle3_assets.audit.report import answer, audit_json, nothing_there, unusable_json
-    from eagle3_assets.audit.sources import STDIN, AuditError
+    from eagle3_assets.audit.sources import AuditError
     from eagle3_assets.cli.audit_tables import audit_tables
+    from eagle3_assets.files import STDIN
 
     own_process = ctx.obj == OWN_PROCESS
     context = _context(profile, tokenizer, config, trust_remote_code=trust_remote_code, own_process=own_process)

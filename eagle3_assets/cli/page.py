@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eagle3_assets.cli.terminal import place_given, say
+from eagle3_assets.cli.terminal import ERROR, place_given, say
 
 if TYPE_CHECKING:
     from eagle3_assets.project import Project
@@ -20,7 +20,7 @@ HtmlOption = Annotated[
 ]
 
 
-def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str, asked_for: Sequence[str] = ()) -> None:
+def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str, asked_for: Sequence[str] = ()) -> bool:
     """Makes a partition's page anew, from what is sealed and the prompts that are stored.
 
     Args:
@@ -30,6 +30,9 @@ def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str,
         to: path or URL of the page; what is there is replaced.
         asked_for: ids of samples to show besides.
 
+    Returns:
+        Whether the partition may be used; why not is said.
+
     Raises:
         StorageError: nothing is sealed, prompts are not stored, a file is damaged, or the page cannot be written.
         SourceError: a sample that was asked for has no output.
@@ -37,6 +40,7 @@ def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str,
     from eagle3_assets.inspecting import inspect_partition
     from eagle3_assets.pages.page import preview_page
     from eagle3_assets.storage.files import naming_damage, scan_parquet, sealed_generations, write_page
+    from eagle3_assets.usable import refusals
 
     place = place_given(to)
     partition = project.partition(key)
@@ -46,6 +50,10 @@ def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str,
     )
     with naming_damage(project.layout, key):
         inspection = inspect_partition(project, partition, target, prompts, tokenized, sealed, asked_for)
+        why = refusals(inspection.report, prompts, sealed)
     page = preview_page(inspection, target)
     write_page(page, place)
     say(f"{to}: {len(inspection.samples)} samples of {key}, {len(page.encode()) / 1_000:,.0f} kB")
+    if why:
+        say(f"{key} is refused: {'; '.join(why)}", style=ERROR)
+    return not why

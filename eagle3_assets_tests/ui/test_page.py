@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
@@ -232,6 +234,24 @@ def test_a_finger_reads_a_sample_and_any_token(browser: Browser, file: Path) -> 
     page.locator("#body .t").nth(2).tap()
     assert page.locator("#tip [data-tip='loss mask']").inner_text() == "1"
     context.close()
+
+
+def test_a_prompt_that_was_not_recorded_is_called_so(browser: Browser, tmp_path: Path) -> None:
+    found = hostile.inspection()
+    unknown = replace(found, samples=found.samples.with_columns(prompt_ids=pl.lit(None, pl.List(pl.Int32))))
+    file = tmp_path / "page.html"
+    file.write_text(preview_page(unknown, hostile.target()), encoding="utf-8")
+    page = browser.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(file.as_uri())
+    assert "prompt not recorded" in page.locator("#sample .said").inner_text()
+    assert page.locator("#prompt summary").inner_text() == "Prompt, not recorded"
+    assert page.locator("#copy-prompt").count() == 0
+    for key in "ptpj":
+        page.keyboard.press(key)
+    assert complaints == []
+    page.close()
 
 
 def test_a_sample_id_is_copied_as_it_is(browser: Browser, tmp_path: Path) -> None:
