@@ -19,6 +19,7 @@ from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import choose
 from eagle3_assets.vocabularies import CorpusVocabulary, PartitionState
 from eagle3_assets_tests.pages import corpora, hostile
+from eagle3_assets_tests.test_looking import documented_keys
 from eagle3_assets_tests.ui.pictures import picture
 
 pytestmark = pytest.mark.ui
@@ -290,6 +291,33 @@ def test_a_page_of_many_long_outputs_is_read_at_once(browser: Browser, tmp_path:
     page.fill("#filter-text", "of which there are many")
     assert page.locator("#list li:not([hidden])").count() == page.locator("#list li").count()
     page.close()
+
+
+def test_every_documented_key_does_what_is_said_of_it(page: Page) -> None:
+    does = {
+        "j": "document.getElementById('sample-id').textContent !== first",
+        "k": "document.getElementById('sample-id').textContent === first",
+        "t": "document.querySelector('#body.tokens') !== null",
+        "ArrowRight": "document.querySelector('#tip [data-tip=index]').textContent === '0'",
+        "ArrowLeft": "document.querySelector('#tip [data-tip=index]').textContent === '0'",
+        "p": "document.getElementById('prompt').open",
+        "g": "document.activeElement.id === 'jump'",
+        "/": "document.activeElement.id === 'filter-text'",
+        "c": "document.getElementById('said').textContent === 'Copied output ids.'",
+        "d": "document.documentElement.dataset.theme !== undefined",
+        "?": "document.getElementById('help').open",
+    }
+    assert set(does) == documented_keys()
+    page.evaluate("window.first = document.getElementById('sample-id').textContent")
+    for key, done in does.items():
+        if key == "ArrowLeft":
+            page.keyboard.press("ArrowRight")
+        page.keyboard.press(key)
+        if key == "c":  # a browser takes its time for the clipboard
+            page.locator("#said", has_text="Copied output ids.").wait_for()
+        assert page.evaluate(done), key
+        if key in "g/":
+            page.keyboard.press("Escape")
 
 
 def test_keys(page: Page) -> None:
