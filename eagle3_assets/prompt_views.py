@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text
-from eagle3_assets.partitions import Partition
+from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_pieces, shown_text
+from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
 from eagle3_assets.prompts.render import render_text, template_fault
@@ -160,8 +160,7 @@ def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> It
         if ids:
             yield from (Piece(f"{line.text}\n", line.kind) for line in decoder.rows(some, part.begin))
         elif some:
-            yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(some))
-            yield Piece("\n", "text")
+            yield from shown_pieces(decoder.pieces(some))
 
 
 def abridged(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
@@ -253,5 +252,6 @@ def _chosen(tokenized: pl.LazyFrame, choice: Choice) -> list[str]:
         return list(choice.ids)
     if choice.spread:
         lengths = tokenized.select("sample_id", pl.col("prompt_tokens").fill_null(0)).collect()
-        return lengths[spread(lengths["prompt_tokens"].to_list(), choice.count)]["sample_id"].to_list()
+        ranks = [stable_rank(sample_id) for sample_id in lengths["sample_id"]]
+        return lengths[spread(lengths["prompt_tokens"].to_list(), ranks, choice.count)]["sample_id"].to_list()
     return tokenized.select("sample_id").head(choice.count).collect()["sample_id"].to_list()

@@ -248,6 +248,14 @@ def test_stats_are_of_what_is_sealed_now_and_say_what_a_law_refuses(folder: Path
     assert (made["state"], made["statistics"][0]["max"], result.exit_code) == ("refused", 7, 1)
     assert any(reason.startswith("stored_as_captured: 3 of 3 samples break it") for reason in made["why"])
     assert f"{SHARDS[0]} is refused: " in result.stderr
+    for command, code in (("stats", 1), ("decode", 0)):
+        page = folder / f"{command}.html"
+        result = CliRunner().invoke(app, [command, SHARDS[0], "--html", str(page), *config])
+        assert (result.exit_code, page.exists()) == (code, True)
+        assert f"{SHARDS[0]} is refused: " in result.stderr
+        assert "stored_as_captured: 3 of 3 samples break it" in result.stderr
+    result = CliRunner().invoke(app, ["stats", SHARDS[1], "--html", str(folder / "good.html"), *config])
+    assert (result.exit_code, "refused" in result.stderr) == (0, False)
     result = CliRunner().invoke(app, ["stats", SHARDS[1], "--json", *config])
     made = json.loads(result.stdout)
     assert (made["state"], made["why"], result.exit_code) == ("usable", [], 0)

@@ -46,7 +46,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"huggingface", "polars"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="3",
+        code_version="4",
         metadata=column_schema(DECODED_PREVIEWS),
     )
     @failing_clearly()
@@ -63,7 +63,9 @@ def build(project: Project) -> dg.AssetsDefinition:
         page, place = preview_page(inspection, loaded), project.layout.page(partition.key)
         write_page(page, place)
         previews, quarantined = inspection.previews, inspection.report.quarantined
-        looked_at = first_look(previews, quarantined or inspection.report.broken).sort("completion_tokens")
+        looked_at = first_look(previews, quarantined or inspection.report.broken).sort(
+            "completion_tokens", maintain_order=True
+        )
         shown = {
             f"preview_{number}": dg.MetadataValue.md(preview_markdown(row, quarantined=row["sample_id"] in quarantined))
             for number, row in enumerate(looked_at.iter_rows(named=True), start=1)

@@ -4,11 +4,13 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,6 +194,14 @@ def test_no_outputs_are_a_page_that_says_so() -> None:
     assert "no outputs" in made
     assert "0 of 0 outputs" in made
     assert "data-mark" not in made.split("<body>")[1].split("<script")[0]
+
+
+def test_a_prompt_that_was_not_recorded_is_no_empty_one() -> None:
+    found = hostile.inspection()
+    unknown = replace(found, samples=found.samples.with_columns(prompt_ids=pl.lit(None, pl.List(pl.Int32))))
+    page = preview_page(unknown, hostile.target())
+    data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
+    assert {sample["prompt"] for sample in data["samples"]} == {None}
 
 
 def test_a_long_sample_stays_small() -> None:
