@@ -47,6 +47,8 @@ class Mark:
     name: str
     tokens: int
     x: float
+    minor: bool = False
+    """Of a round number: whether a narrow chart does without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def chart(row: Mapping[str, Any], band: LengthBand, width: float, height: float,
         expected=tuple(
             Expected(name, limit.low, limit.high, x(limit.low), x(limit.high) - x(limit.low)) for name, limit in limits
         ),
-        ticks=tuple(Mark(f"{tokens:,}", tokens, x(tokens)) for tokens in _round_numbers(left, right)),
+        ticks=_ticks(left, right, width),
     )
 
 
@@ -174,8 +176,7 @@ def overlay(
         ends = (x(_position(bins[0]["low"])), height), (x(_position(bins[-1]["high"])), height)
         points = (ends[0], *zip(middles, tops, strict=True), ends[1])
         lines.append(Line(name, row["samples"], row["median"], points))
-    ticks = tuple(Mark(f"{tokens:,}", tokens, x(_position(tokens))) for tokens in _round_numbers(left, right))
-    return Overlay(width, height, tuple(lines), ticks)
+    return Overlay(width, height, tuple(lines), _ticks(left, right, width))
 
 
 def overlay_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -305,8 +306,16 @@ def _domain(bins: Sequence[Bin], limits: Sequence[Band]) -> tuple[float, float]:
     return left, right
 
 
-def _round_numbers(left: float, right: float) -> list[int]:
-    """1, 2, 5, 10, ... within the axis, or only powers of ten on a long one."""
+def _ticks(left: float, right: float, width: float) -> tuple[Mark, ...]:
+    """1, 2, 5, 10, ... within the axis, or only powers of ten on a long one.
+
+    Minor are those between powers of ten, where two powers tell the axis without them.
+    """
     steps = (1, 2, 5) if right - left < 3.5 else (1,)
-    numbers = (step * 10**power for power in range(10) for step in steps)
-    return [n for n in numbers if left <= _position(n) <= right]
+    numbers = [step * 10**power for power in range(10) for step in steps]
+    shown = [n for n in numbers if left <= _position(n) <= right]
+    powers = [n for n in shown if str(n).strip("0") == "1"]
+    return tuple(
+        Mark(f"{n:,}", n, round((_position(n) - left) / (right - left) * width, 1), len(powers) > 1 and n not in powers)
+        for n in shown
+    )
