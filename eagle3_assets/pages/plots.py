@@ -23,6 +23,7 @@ LINE_COLOURS = ("royalblue", "orangered", "seagreen", "purple", "goldenrod", "te
 """Of the datasets' lines, by names that SVG and people know; in a page then again from the first, with dashes."""
 _WIDTH, _HEIGHT = 240, 60
 _COLOURS = {"median": "#c2410c", "p95": "#0f766e"}
+_COLOUR_NAMES = {"median": "orange", "p95": "green"}
 _DECADES_BEYOND = 1
 """How far an expectation may stretch the axis beyond the data: a wide one shall not squeeze the bars."""
 
@@ -75,6 +76,8 @@ class Chart:
     expected: tuple[Expected, ...]
     ticks: tuple[Mark, ...]
     """Round numbers of tokens."""
+    ends: tuple[int, int]
+    """Tokens at the left and at the right end."""
 
 
 def chart(row: Mapping[str, Any], band: LengthBand, width: float, height: float, *, most_bars: int = 200) -> Chart:
@@ -110,6 +113,7 @@ def chart(row: Mapping[str, Any], band: LengthBand, width: float, height: float,
             Expected(name, limit.low, limit.high, x(limit.low), x(limit.high) - x(limit.low)) for name, limit in limits
         ),
         ticks=_ticks(left, right, width),
+        ends=(round(10**left), round(10**right)),
     )
 
 
@@ -266,8 +270,9 @@ def histogram_markdown(row: Mapping[str, Any], band: LengthBand) -> str:
     if not row["histogram"]:
         return "no outputs"
     made = chart(row, band, _WIDTH, _HEIGHT, most_bars=BARS_IN_PLACE)
-    said = ", ".join(f"{mark.name} {mark.tokens:,}" for mark in made.marks)
-    return f"![histogram]({_svg_url(made)}) {row['min']:,} to {row['max']:,} tokens, log axis; lines: {said}" + (
+    said = ", ".join(f"{mark.name} {mark.tokens:,} ({_COLOUR_NAMES[mark.name]})" for mark in made.marks)
+    left, right = made.ends
+    return f"![histogram]({_svg_url(made)})\n\naxis {left:,} to {right:,} tokens, log; lines: {said}" + (
         "; shaded: where they are expected" if made.expected else ""
     )
 
@@ -282,7 +287,7 @@ def _svg_url(made: Chart) -> str:
     outline += "".join(f"V{b.y:.0f}H{b.x + b.width:.0f}" for b in made.bars) + f"V{_HEIGHT}"
     lines = "".join(f'<path d="M{m.x:.0f} 0v{_HEIGHT}" stroke="{_COLOURS[m.name]}"/>' for m in made.marks)
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="440" height="110">'
         f'{shades}<path d="{outline}" fill="#7c83e8"/>{lines}</svg>'
     )
     return data_url(svg)
