@@ -1,6 +1,7 @@
 """All pages at the widths that people have, in light and dark and on paper: nothing is cut, everything can be read."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -146,7 +147,7 @@ def test_a_chart_on_a_phone_is_as_high_and_its_words_as_large(
     assert all(left >= 0 and right <= 390 for _, left, right in boxes)
     lowest = sorted((left, right) for top, left, right in boxes if top == max(box[0] for box in boxes))
     assert len(lowest) > 1
-    assert all(right < left for (_, right), (left, _) in zip(lowest, lowest[1:], strict=False)), "ticks overlap"
+    assert all(right < left for (_, right), (left, _) in pairwise(lowest)), "ticks overlap"
     page.close()
 
 
