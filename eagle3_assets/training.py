@@ -4,6 +4,7 @@ What belongs here: reading what training needs, judging it anew, and the samples
 (``tokens.laws``), the trainers' formats (``exports``), Dagster.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -19,6 +20,12 @@ from eagle3_assets.tokens.verdict import Report
 
 class RefusedPartitionError(Exception):
     """A partition must not train anything; the text says why and how to recover."""
+
+    def __init__(self, partition: str, reasons: Sequence[str], report: Report) -> None:
+        super().__init__(f"{partition} is refused as training data, nothing is written. {' '.join(reasons)}")
+        self.partition = partition
+        self.reasons = tuple(reasons)
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ def judge_for_training(project: Project, partition: Partition, target: LoadedTar
     """
     report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
     if why := refusals(stored, report):
-        raise RefusedPartitionError(f"{partition.key} is refused as training data, nothing is written. {' '.join(why)}")
+        raise RefusedPartitionError(partition.key, why, report)
     return report
 
 

@@ -27,7 +27,8 @@ from eagle3_assets.tokens.safe_text import excerpt, markdown_block, markdown_cod
 from eagle3_assets.tokens.strata import first_look
 from eagle3_assets.tokens.verdict import Verdict
 
-LINE = 64
+LINE = 52
+"""Characters of a line: so many have room beside the keys in Dagster's UI on a screen of 1280 pixels."""
 ID_SHOWN, WORD_SHOWN = 80, 24
 """Characters of a sample's id and of a finish type; both are others' text and may be of any length."""
 

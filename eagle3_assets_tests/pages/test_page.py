@@ -136,7 +136,7 @@ def test_the_figures_are_on_the_page(parsed: Elements) -> None:
     """The golden part: figures of fixed data as a person reads them."""
     texts = [text for _, text in parsed.texts]
     assert "median 17, p95 412, 100% under 500: inside the band expected of hostile (median 10 to 100)" in texts
-    marks = [(a["data-mark"], a["data-tokens"]) for tag, a in parsed.elements if tag == "path" and "data-mark" in a]
+    marks = [(a["data-mark"], a["data-tokens"]) for tag, a in parsed.elements if tag == "line" and "data-mark" in a]
     assert marks[:2] == [("median", "17"), ("p95", "412")]
     [expected] = [a for _, a in parsed.elements if "data-expected" in a]
     assert expected["data-expected"] == "median"
