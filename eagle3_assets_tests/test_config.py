@@ -95,6 +95,14 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "target.template_arguments: 'messages' cannot be given here: it comes from the source's rows",
         ),
         (
+            "target: {model: m, template_arguments: {date: 2026-01-01}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: must be what JSON can say, with text in quotes (YAML reads dates)",
+        ),
+        (
+            "target: {model: m, template_arguments: {a: {1: x, b: y}}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: must be what JSON can say",
+        ),
+        (
             "target: {model: m, template_arguments: {enable_thinking: false}}\ndatasets: [{name: a, source: s}]",
             "target.template_arguments: 'enable_thinking' cannot be given here: the dataset's `thinking` sets it",
         ),
