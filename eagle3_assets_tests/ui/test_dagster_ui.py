@@ -214,7 +214,6 @@ def test_a_refused_partition_says_why_on_its_page_and_is_not_done(backfilled: Si
         expect(page.get_by_role("cell", name="stored_as_captured", exact=True)).to_be_visible()
         expect(page.get_by_text("retry_broken")).to_be_visible()
         expect(page.get_by_text(re.compile(f"^eagle3-assets decode {SHARDS[1]} --ids --id "))).to_be_visible()
-        picture(page, "refused")
     finally:
         write_parquet(rows, sealed.path)
 

@@ -134,7 +134,7 @@ def test_a_chart_on_a_phone_is_as_high_and_its_words_as_large(
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(files[name].as_uri())
-    sizes = """e => [e, e.querySelector('g:not(.minor) > .tick')].map(one => one.getBoundingClientRect().height)"""
+    sizes = "e => [e, e.querySelector('g:not(.minor) > .tick')].map(e => e.getBoundingClientRect().height)"
     chart = page.locator(".chart").first
     wide = chart.evaluate(sizes)
     page.set_viewport_size({"width": 390, "height": 844})
