@@ -285,7 +285,9 @@ def test_of_our_own_prompts_what_is_no_further_sample_is_refused(tmp_path: Path)
     place = write(tmp_path / "chats", {"a.jsonl": [chat("a", "uau")]})
     made = taken(place, turns="all")["d"].rows
     other = made[:1].with_columns(
-        sample_index=pl.lit(1, pl.Int32), messages=pl.lit('[{"role":"user","content":"other"}]')
+        sample_id=pl.lit("a:1:1"),
+        sample_index=pl.lit(1, pl.Int32),
+        messages=pl.lit('[{"role":"user","content":"other"}]'),
     )
     made.vstack(made[:1]).vstack(other).write_parquet(tmp_path / "chats" / "b.parquet")
     found = taken(tmp_path / "chats" / "b.parquet")["d"]

@@ -666,6 +666,13 @@ def test_of_two_spellings_an_empty_one_says_nothing(kind: str, row: dict[str, An
     assert read(kind, row).messages == [USER, {**ANSWER, "reasoning_content": "I ask."}, USER]
 
 
+def test_a_stored_prompt_whose_sample_id_would_change_is_refused() -> None:
+    stored = {**dict.fromkeys(PROMPTS, 0), "tools": None, "conversation_id": "a", "messages": [USER]}
+    assert read("prompts", {**stored, "sample_id": "a:0:0"}).source_id == "a"
+    with pytest.raises(RefusedRowError, match="`sample_id` is 'mine', and by the row's other columns 'a:0:0'"):
+        read("prompts", {**stored, "sample_id": "mine"})
+
+
 @pytest.mark.parametrize("given", [True, ["a"], {"a": 1}, 1.5])
 def test_an_id_of_a_call_is_text_or_a_whole_number(given: Any) -> None:
     called = {"id": given, "function": {"name": "f", "arguments": {}}}
