@@ -52,7 +52,7 @@ from eagle3_assets.storage.files import is_stored, scan_parquet, write_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.verdict import Report
 from eagle3_assets.tokens.vocabulary import choose, require_room, vocabulary_verdict
-from eagle3_assets.training import Stored
+from eagle3_assets.training import Stored, to_training_samples
 from eagle3_assets.usable import PartitionState, left_out_text, usable
 
 REVISION = "1"
@@ -220,14 +220,14 @@ class _Judging:
         if not is_stored(self.project.layout.asset_file("training_samples", partition.key)):
             return "behind", ("training_samples is not made yet; materialize training_samples",)
         samples = _samples(self.project, partition.key)
-        fates = fates_of(stored, report)
-        if behind := _other_samples(samples, fates):
+        if behind := _other_samples(samples, to_training_samples(stored.prompts, stored.raw, report.quarantined)):
             return "behind", (behind,)
         # A drafter learns one target, and texts are decoded by its tokenizer.
         identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
         if refusal := self._one_target.refusal(partition.key, identity):
             return "refused", (refusal,)
-        index = place(select(fates, self.settings), self.settings.shard_rows, partition.key, self.form.suffix)
+        selected = select(fates_of(stored, report), self.settings)
+        index = place(selected, self.settings.shard_rows, partition.key, self.form.suffix)
         files = self._files(samples, stored.prompts, index)
         return _Planned(partition, identity, stored.sealed.pointer.file, index.lazy(), files)
 
@@ -262,7 +262,11 @@ class _Work:
         """Tokens to train on, as counted in the files."""
 
     def take(self, one: _Planned) -> PartitionEntry:
-        """Writes a partition's files as they are planned, and its index."""
+        """Writes a partition's files as they are planned, and its index.
+
+        Raises:
+            ExportError: a file as read back breaks a law, or what was planned is there no more.
+        """
         index = one.index.collect()
         made: dict[str, DataFile] = {}
         for path, content in one.files.items():
@@ -273,9 +277,15 @@ class _Work:
                 made[path] = kept
                 self.tell(f"{path}: {kept.rows:,} rows, kept from before")
         if missing := one.files.keys() - made.keys():
-            for path, rows in _shards(self._rows(one.partition.key), index, missing):
-                made[path] = self._write(path, rows, index, one.partition.key, one.files[path])
-                self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
+            try:
+                for path, rows in _shards(self._rows(one.partition.key), index, missing):
+                    made[path] = self._write(path, rows, index, one.partition.key, one.files[path])
+                    self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
+            except pl.exceptions.ComputeError as error:  # it was read to its end before anything was written
+                raise ExportError(
+                    f"{one.partition.key}: its training_samples can be read no more ({error}); were they replaced"
+                    " meanwhile? What is complete is kept, export again"
+                ) from error
         self.files += [made[path] for path in one.files]
         return self._entry(one, index)
 
@@ -436,17 +446,26 @@ def _require_possible(partitions: Sequence[Partition], form: Format, settings: E
         raise ExportError(f"{', '.join(sorted(trials))}: trials may have other sampling; export them by themselves")
 
 
-def _other_samples(samples: pl.LazyFrame, fates: pl.DataFrame) -> str | None:
-    """Why ``training_samples`` are not exactly the outputs that can be used now; None where they are."""
-    now = fates.filter(pl.col("fate").is_null()).select("sample_id", "ids_sha256")
-    stored = samples.select(sample_id="id", ids_sha256=pl.col("metadata").str.json_path_match("$.ids_sha256")).collect()
-    if now.sort("sample_id").equals(stored.sort("sample_id")):
+def _other_samples(samples: pl.LazyFrame, now: pl.LazyFrame) -> str | None:
+    """Why ``training_samples`` are not exactly what the generations give now; None where they are.
+
+    Reads all that will be written, so that damage is found before anything is.
+    """
+    stored, given = _contents(samples), _contents(now)
+    if given.sort("id").equals(stored.sort("id")):
         return None
-    other = len(stored.join(now, on=["sample_id", "ids_sha256"], how="anti"))
+    other = len(stored.join(given, on=stored.columns, how="anti"))
     return (
-        f"training_samples has {len(stored):,} samples, {other:,} of them of outputs that are not those of now, and"
-        f" {len(now):,} outputs can be used now; materialize training_samples again"
+        f"training_samples has {len(stored):,} samples, {other:,} of them not as the outputs of now give them, and"
+        f" {len(given):,} outputs can be used now; materialize training_samples again"
     )
+
+
+def _contents(samples: pl.LazyFrame) -> pl.DataFrame:
+    """A row for each sample, by which it is told from any other: the lists hashed, so that few bytes are held."""
+    captured = pl.col("metadata").str.json_path_match("$.ids_sha256")
+    told = samples.select("id", pl.col("input_ids", "loss_mask").hash(), ids_sha256=captured)
+    return pl.concat(batches(told))
 
 
 def _config(project: Project, datasets: Set[str]) -> dict[str, Any]:

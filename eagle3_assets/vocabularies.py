@@ -18,7 +18,7 @@ from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
-from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
+from eagle3_assets.storage.files import StorageError, is_stored, naming_damage, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import Ints, TokenColumn
 from eagle3_assets.tokens.verdict import Report
@@ -118,7 +118,8 @@ def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Rec
     counts, by_partition = np.zeros(vocab_size, np.int64), dict[str, int]()
     try:
         for key in partitions:
-            found = _sum(_trained(project, key), vocab_size)
+            with naming_damage(project.layout, key):
+                found = _sum(_trained(project, key), vocab_size)
             counts += found
             by_partition[key] = int(found.sum())
     except StorageError as error:

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 import yaml
 from hypothesis import settings
+from upath import UPath
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, load_config
@@ -116,6 +117,35 @@ def harm(project: Project, key: str, change: Callable[[pl.DataFrame], pl.DataFra
     """Replaces the sealed rows of a partition by changed ones."""
     sealed = sealed_generations(project.layout, key)
     write_parquet(change(pl.read_parquet(str(sealed.path))), sealed.path)
+
+
+def damage(path: Path, column: str | None = None) -> None:
+    """Makes the pages of a parquet file unreadable and leaves its footer whole.
+
+    Args:
+        path: of the file.
+        column: the only one to damage, not the first.
+    """
+    if column is None:
+        data = bytearray(path.read_bytes())
+        end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        data[4:end] = b"\xff" * (end - 4)
+    else:
+        rows = pl.read_parquet(path)
+        data = bytearray(_parquet(rows, path))
+        # Pages lie in the order of the columns, so a file of those before it begins alike, up to its first page.
+        before = _parquet(rows[:, : rows.columns.index(column)], path)
+        start = next(place for place, (one, other) in enumerate(zip(before, data, strict=False)) if one != other)
+        data[start : start + 16] = b"\xff" * 16
+    path.write_bytes(bytes(data))
+
+
+def _parquet(rows: pl.DataFrame, beside: Path) -> bytes:
+    path = beside.with_suffix(".part")
+    write_parquet(rows, UPath(path))
+    data = path.read_bytes()
+    path.unlink()
+    return data
 
 
 def made_by(project: Project, key: str, identity: Identity) -> None:

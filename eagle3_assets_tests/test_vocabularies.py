@@ -28,7 +28,7 @@ from eagle3_assets.storage.layout import WHOLE
 from eagle3_assets.target import LoadedTarget, load_target
 from eagle3_assets.tokens.vocabulary import VocabularyError
 from eagle3_assets.vocabularies import CorpusVocabulary, corpus_vocabulary, recount
-from eagle3_assets_tests.conftest import SHARDS, harm, made_by
+from eagle3_assets_tests.conftest import SHARDS, damage, harm, made_by
 
 D = 400
 
@@ -78,6 +78,15 @@ def test_what_is_counted_is_what_training_samples_take(corpus_folder: Path) -> N
     assert "chosen" in row["mark"]
     covered = set(made.vocabulary.ids.tolist())
     assert row["covered_tokens"] == sum(n for i, n in counted.items() if i in covered)
+
+
+def test_samples_that_are_damaged_cannot_be_counted_again(folder: Path) -> None:
+    project, target = opened(folder)
+    samples = Path(str(project.layout.asset_file("training_samples", SHARDS[1])))
+    damage(samples, "input_ids")
+    again = recount(project, SHARDS, target.vocab_size)
+    assert isinstance(again, str)
+    assert again.startswith(f"{samples}: is damaged and cannot be read to its end (")
 
 
 def test_what_a_law_refuses_or_another_tokenizer_made_is_left_out_by_name(folder: Path) -> None:

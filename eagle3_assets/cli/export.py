@@ -67,8 +67,8 @@ def export(
     With --all, partitions that cannot be exported are left out and named; one that is named must be exported.
 
     Exit code 0: the export is whole, and only partitions of which nothing is generated yet are left out. 1: it is
-    whole, and others are left out, or it has no rows to train on. 2: nothing, or not all, could be exported; the text
-    says why.
+    whole, and others are left out, or it has no rows to train on. 2: nothing, or not all, could be exported, or it
+    could not be uploaded; the text says why.
     """
     from eagle3_assets.config import Export
     from eagle3_assets.exporting import export as write

@@ -31,7 +31,7 @@ from eagle3_assets.jobs import EXPORT_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import write_parquet
-from eagle3_assets_tests.conftest import made_by
+from eagle3_assets_tests.conftest import damage, made_by
 from eagle3_assets_tests.exports.conftest import Made
 
 
@@ -193,11 +193,40 @@ def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: P
 
     with pytest.raises(ExportError, match=r"d is behind, nothing is written\. .*materialize training_samples again"):
         exported(rows[1:])
-    ids = rows["input_ids"].to_list()
-    ids[0][-1] += 1
-    with pytest.raises(ExportError, match=r"mask_is_output: 1 row of .* are not those captured"):
-        exported(rows.with_columns(pl.Series("input_ids", ids, dtype=pl.List(pl.Int32))))
-    assert not list(place.glob("*/*.jsonl"))
+    one_other = rf"{len(rows)} samples, 1 of them not as the outputs of now give them"
+    for column, dtype in (("input_ids", pl.Int32), ("loss_mask", pl.UInt8)):
+        lists = rows[column].to_list()
+        lists[0][0] ^= 1
+        with pytest.raises(ExportError, match=one_other):
+            exported(rows.with_columns(pl.Series(column, lists, dtype=pl.List(dtype))))
+    assert not place.exists()
+
+
+def test_a_file_that_breaks_a_law_as_read_back_is_not_kept(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = FORMATS["jsonl"]
+
+    def faulty(rows: pl.DataFrame, path: Path) -> None:
+        form.write(rows.with_columns(pl.col("input_ids").list.reverse()), path)
+
+    monkeypatch.setitem(FORMATS, "jsonl", replace(form, write=faulty))
+    with pytest.raises(ExportError, match=r"mask_is_output: \d+ rows of .* are not those captured"):
+        made.export(tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*/*.jsonl"))
+
+
+def test_samples_that_are_replaced_while_they_are_exported_are_named(made: Made, tmp_path: Path) -> None:
+    other = made.copy(tmp_path / "project")
+
+    def replaced(said: str) -> None:
+        if said.endswith("kept from before"):
+            damage(Path(str(other.samples)), "input_ids")
+
+    other.export(tmp_path / "out")
+    next((tmp_path / "out" / "train").glob("*.jsonl")).unlink()
+    with pytest.raises(ExportError, match=r"d: its training_samples can be read no more .*; were they replaced"):
+        other.export(tmp_path / "out", tell=replaced)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "lossy-conversations"])
@@ -206,7 +235,7 @@ def test_training_samples_of_earlier_outputs_leave_an_export_as_it_is(form: str,
     stale = made.copy(tmp_path / "project")
     hashes = pl.col("metadata").str.replace(r'"ids_sha256":"....', '"ids_sha256":"0000')
     write_parquet(pl.read_parquet(str(stale.samples)).with_columns(hashes), stale.samples)
-    with pytest.raises(ExportError, match=r"samples, \d+ of them of outputs that are not those of now"):
+    with pytest.raises(ExportError, match=r"samples, \d+ of them not as the outputs of now give them"):
         stale.export(tmp_path / "out", format=form)
     assert verify(UPath(tmp_path / "out")).manifest == manifest
 

@@ -19,11 +19,12 @@ from eagle3_assets.config import Export, load_config
 from eagle3_assets.exporting import export
 from eagle3_assets.exports.selection import place
 from eagle3_assets.exports.verifying import verify
+from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.target import load_target
 from eagle3_assets.whereabouts import MEANINGS, refused_rows, whereabouts
-from eagle3_assets_tests.conftest import SHARDS, demo_rows, harm, write_project
+from eagle3_assets_tests.conftest import SHARDS, damage, demo_rows, harm, made_by, write_project
 from eagle3_assets_tests.exports.conftest import Made
 
 
@@ -226,6 +227,29 @@ def test_what_all_leaves_out_is_in_the_export_no_more(corpus_folder: Path, tmp_p
     assert not list((tmp_path / "out").rglob(f"{SHARDS[0]}*"))
 
 
+@pytest.mark.parametrize("column", ["input_ids", "loss_mask"])
+def test_damage_to_one_column_of_samples_is_found_before_anything_is_written(
+    column: str, corpus_folder: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(corpus_folder, tmp_path / "copy")
+    project = Project(load_config(folder / "eagle3.yaml"))
+    samples = Path(str(project.layout.asset_file("training_samples", SHARDS[1])))
+    damage(samples, column)
+    assert pl.read_parquet(samples, columns=["id", "metadata"]).height
+
+    def exported(*arguments: str) -> tuple[int, str, str]:
+        options = ("--to", str(tmp_path / "out"), "--eval-share", "0", "--config", str(folder / "eagle3.yaml"))
+        result = CliRunner().invoke(app, ["export", *arguments, *options])
+        return result.exit_code, result.stdout, result.stderr
+
+    damaged = f"{samples}: is damaged and cannot be read to its end ("
+    code, _, err = exported(SHARDS[1])
+    assert (code, damaged in err, (tmp_path / "out").exists()) == (2, True, False), err
+    code, out, err = exported("--all")
+    assert (code, f"unreadable {SHARDS[1]}: {damaged}" in out) == (1, True), err
+    assert [one.partition for one in verify(UPath(tmp_path / "out")).manifest.partitions] == [SHARDS[0]]
+
+
 def test_no_more_than_one_partition_is_held(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +293,27 @@ def test_a_refused_partition_has_no_usable_output(made: Made, tmp_path: Path) ->
     assert "breaks no law by itself; its partition is refused" in out
     shutil.rmtree(Path(str(other.project.layout.export("d"))))
     assert invoke(other, "whereabouts", "d", "--totals")[0] == 0
+
+
+def test_what_another_target_made_is_not_called_usable(made: Made, tmp_path: Path) -> None:
+    other = made.copy(tmp_path / "project")
+    identity = read_identity(other.sealed.directory, other.sealed.pointer.fingerprint)
+    made_by(other.project, "d", identity.model_copy(update={"weights": f"sha256:{'0' * 64}"}))
+    shutil.rmtree(Path(str(other.project.layout.export("d"))), ignore_errors=True)
+    code, out, err = invoke(other, "whereabouts", "d")
+    assert code == 0
+    lines = [line.split("\t") for line in out.splitlines() if "\t" in line]
+    assert {why[:29] for fate, _, why in lines if fate == "refused_partition"} == {"it was made by other weights,"}
+    assert "usable" not in {fate for fate, _, _ in lines}
+    assert "d is refused as training data: it was made by other weights," in err
+
+
+def test_damaged_generations_are_named_and_not_traced(made: Made, tmp_path: Path) -> None:
+    other = made.copy(tmp_path / "project")
+    path = Path(str(other.sealed.path))
+    damage(path)
+    code, _, err = invoke(other, "whereabouts", "d")
+    assert (code, err.splitlines()[-1][: len(str(path)) + 12]) == (2, f"{path}: is damaged")
 
 
 def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(tmp_path: Path) -> None:
