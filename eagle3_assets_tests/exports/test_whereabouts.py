@@ -19,7 +19,7 @@ from eagle3_assets.config import Export, load_config
 from eagle3_assets.exporting import export
 from eagle3_assets.exports.selection import place
 from eagle3_assets.exports.verifying import verify
-from eagle3_assets.generation.sealed import read_identity
+from eagle3_assets.generation.sealed import read_current, read_identity
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.target import load_target
@@ -94,13 +94,13 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
     code, out, err = invoke(made, "whereabouts", "d", "--export", place)
     assert code == 0, err
     lines = [line.split("\t") for line in out.splitlines() if "\t" in line]
-    counts = Counter(fate for fate, _, _ in lines)
+    counts = Counter(fate for fate, *_ in lines)
     assert counts.pop("refused_row") == 1
     assert counts.total() == 14
     assert {"train", "eval", "too_long", "failed", "quarantined", "refused_prompt"} == counts.keys()
-    assert ["failed", made.failed, "server: gone"] in lines
+    assert ["failed", "d", made.failed, "server: gone"] in lines
     code, out, _ = invoke(made, "whereabouts", "d", "--export", place, "--id", made.quarantined)
-    assert out.startswith(f"quarantined\t{made.quarantined}\tcompletion_count: ")
+    assert out.startswith(f"quarantined\td\t{made.quarantined}\tcompletion_count: ")
     assert len(out.splitlines()) == 1
     code, out, _ = invoke(made, "whereabouts", "d", "--export", place, "--totals")
     assert "\t" not in out
@@ -285,10 +285,10 @@ def test_a_refused_partition_has_no_usable_output(made: Made, tmp_path: Path) ->
     assert code == 1
     assert "the export is older than the data" in err
     lines = [line.split("\t") for line in out.splitlines() if "\t" in line]
-    fates = Counter(fate for fate, _, _ in lines)
+    fates = Counter(fate for fate, *_ in lines)
     assert not fates.keys() & {"usable", "train", "eval"}
     assert fates["refused_partition"] == 10
-    assert all(why.startswith("stored_as_captured: ") for fate, _, why in lines if fate == "refused_partition")
+    assert all(why.startswith("stored_as_captured: ") for fate, _, _, why in lines if fate == "refused_partition")
     assert "d is refused as training data: stored_as_captured: " in err
     assert "breaks no law by itself; its partition is refused" in out
     shutil.rmtree(Path(str(other.project.layout.export("d"))))
@@ -303,8 +303,8 @@ def test_what_another_target_made_is_not_called_usable(made: Made, tmp_path: Pat
     code, out, err = invoke(other, "whereabouts", "d")
     assert code == 0
     lines = [line.split("\t") for line in out.splitlines() if "\t" in line]
-    assert {why[:29] for fate, _, why in lines if fate == "refused_partition"} == {"it was made by other weights,"}
-    assert "usable" not in {fate for fate, _, _ in lines}
+    assert {why[:29] for fate, _, _, why in lines if fate == "refused_partition"} == {"it was made by other weights,"}
+    assert "usable" not in {fate for fate, *_ in lines}
     assert "d is refused as training data: it was made by other weights," in err
 
 
@@ -334,8 +334,48 @@ def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(
         assert result.exit_code == (0 if result.stdout else 2), result.stderr
         return [line.split("\t") for line in result.stdout.splitlines()]
 
-    [[fate, place, why]] = shown("mute")
-    assert (fate, place) == ("refused_row", "prompts.jsonl:2")
-    assert shown("prompts.jsonl:2") == [[fate, place, why]]
+    [[fate, key, place, why]] = shown("mute")
+    assert (fate, key, place) == ("refused_row", "d", "prompts.jsonl:2")
+    assert shown("prompts.jsonl:2") == [[fate, key, place, why]]
     assert [line[0] for line in shown(rows[0]["id"])] == ["refused_row", "usable"]
     assert shown("prompts.jsonl:3") == []
+
+
+def test_one_command_says_where_every_prompt_of_a_corpus_went(corpus_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(corpus_folder, tmp_path / "copy")
+    project = Project(load_config(folder / "eagle3.yaml"))
+
+    def shown(*arguments: str) -> tuple[int, list[list[str]], str]:
+        result = CliRunner().invoke(app, ["whereabouts", *arguments, "--config", str(folder / "eagle3.yaml")])
+        return result.exit_code, [line.split("\t") for line in result.stdout.splitlines()], result.stderr
+
+    code, lines, err = shown("--all")
+    assert code == 0, err
+    prompts = {
+        (key, name)
+        for key in SHARDS
+        for name in pl.read_parquet(str(project.layout.asset_file("prompts", key)))["sample_id"]
+    }
+    told = [tuple(line[1:3]) for line in lines if len(line) == 4 and line[0] != "refused_row"]
+    assert len(told) == len(prompts)
+    assert set(told) == prompts
+    text = [" ".join(line[0].replace("│", " ").split()) for line in lines if len(line) == 1]
+    assert any("prompts of 2 partitions" in line.replace("┃", " ") for line in text)
+    assert f"all {len(prompts)}" in text
+    assert text[-1] == "missing talk, not generated"
+    name = next(name for key, name in prompts if key == SHARDS[1])
+    code, lines, _ = shown("--all", "--id", name)
+    assert [line[1:3] for line in lines[:-1]] == [[SHARDS[1], name]]
+    assert shown(SHARDS[0][: SHARDS[0].rindex("-")], "--totals")[0] == 0
+
+    damage(Path(str(project.layout.generations(SHARDS[0]))) / _sealed_name(project))
+    code, lines, _ = shown("--all", "--totals")
+    assert code == 1
+    assert any(line[0].startswith(f"unreadable {SHARDS[0]}: ") for line in lines)
+    assert shown()[0] == 2
+
+
+def _sealed_name(project: Project) -> str:
+    current = read_current(project.layout.generations(SHARDS[0]))
+    assert current
+    return current.path.name
