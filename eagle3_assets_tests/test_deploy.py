@@ -49,7 +49,7 @@ def test_a_run_waits_for_room_as_long_as_partitions_take(
         run = instance.create_run_for_job(waits)
         launched = DagsterEvent(event_type_value=DagsterEventType.PIPELINE_STARTING.value, job_name="waits")
         instance.handle_new_event(
-            EventLogEntry(
+            EventLogEntry(  # type: ignore[no-untyped-call]
                 error_info=None,
                 level=logging.INFO,
                 user_message="",

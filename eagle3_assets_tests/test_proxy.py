@@ -263,7 +263,7 @@ def test_other_sites_can_ask_for_nothing_in_a_persons_name(proxy: Proxy) -> None
 
 
 def test_a_path_that_reads_otherwise_behind_the_proxy_is_no_way_around(proxy: Proxy) -> None:
-    """nginx takes ``%2f..`` for a step up, Dagster for a part of the name."""
+    """Nginx takes ``%2f..`` for a step up, Dagster for a part of the name."""
 
     async def ask() -> None:
         foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
