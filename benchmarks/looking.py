@@ -1,7 +1,7 @@
 """What looking at a large partition costs: its length statistics and its page, compared with reading its file once.
 
 What belongs here: these runs, each a process of its own, and the report. Not here: the generated partition
-(``law_runs``), what judging costs (``law_speed``).
+(``law_runs``), what each law costs (``law_speed``).
 
 Usage: python -m benchmarks.looking [--full] [--write] [--note TEXT]
 """
@@ -19,19 +19,20 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks.law_runs import MODEL, TEXTS, demo_target, outputs_file, write
+from benchmarks.law_runs import MODEL, TEXTS, TOOL, demo_target, outputs_file, prompts_file, write
 from benchmarks.page import machine, write_part
 from benchmarks.usage import cpu_s, peak_mib
-from eagle3_assets.config import Dataset, Target
+from eagle3_assets.config import Dataset, LengthBand, Target
 from eagle3_assets.frames import batches
 from eagle3_assets.inspecting import inspect_rows
 from eagle3_assets.pages.page import preview_page
 from eagle3_assets.partitions import Partition
-from eagle3_assets.target import load_target
-from eagle3_assets.tokens.context import Context
+from eagle3_assets.target import LoadedTarget, load_target
+from eagle3_assets.tokens.context import Context, PromptIndex
 from eagle3_assets.tokens.facts import OUTPUT_COLUMNS, output_facts
 from eagle3_assets.tokens.judge import judge_generations
 from eagle3_assets.tokens.lengths import length_statistics
+from eagle3_assets.tokens.verdict import Report
 
 ROOT = Path(__file__).parent.parent
 QUICK, FULL = (5_000, 1_000), (100_000, 1_000)
@@ -41,7 +42,9 @@ TIMES = 3
 RUNS = {
     "read": "reading the columns that statistics are made of",
     "statistics": "`length_statistics`: reading them, sections, statistics",
-    "page": "`decoded_previews` without judging: that, choosing and decoding samples, the page",
+    "page": "the page, verdicts and findings of all laws there already: statistics, choosing and decoding samples",
+    "judging": "judging by every law alone, the index of the current prompts included",
+    "whole": "`decoded_previews` whole: judging by every law, then that page",
 }
 PART = """\
 ## Looking
@@ -61,7 +64,9 @@ and system, without imports, the median of {times}; the peak (VmHWM) is of the w
 |---|--:|--:|--:|
 {runs}
 
-The page holds {shown} samples in {kb:,.0f} kB, however many there are to choose from.
+Of {laws} laws {judged} judged something: the report has {findings:,} findings. The page holds {shown} samples in
+{kb:,.0f} kB, however many there are to choose from. Nothing keeps findings between assets: checks keep verdicts, and
+the page judges anew, as the last row has it.
 """
 
 
@@ -74,6 +79,12 @@ class Result:
     samples: int
     """Of the partition, or on the page."""
     page_bytes: int = 0
+    laws: int = 0
+    """Of the report."""
+    judged: int = 0
+    """Of them those that could say something."""
+    findings: int = 0
+    """Of the report."""
 
 
 def measured(run: str, directory: Path) -> Result:
@@ -81,9 +92,8 @@ def measured(run: str, directory: Path) -> Result:
     target = load_target(Target(model=str(MODEL)))
     scanned = pl.scan_parquet(outputs_file(directory, TEXTS))
     columns = scanned.select(OUTPUT_COLUMNS)
-    # Of a few rows: what judging costs is measured elsewhere, and the page is as large for a few verdicts.
-    report = judge_generations([scanned.head(10).collect()], Context(target.profile))
     partition = Partition("large", Dataset(name="large", source=("none.jsonl",)), 0, trial=False)
+    report = judged(directory, target) if run == "page" else None
     before = cpu_s()
     samples, page = 0, ""
     if run == "read":
@@ -92,9 +102,30 @@ def measured(run: str, directory: Path) -> Result:
     elif run == "statistics":
         samples = length_statistics(output_facts(batches(columns), target.profile))["samples"][0]
     else:
-        inspection = inspect_rows(partition, target, scanned, report)
-        samples, page = len(inspection.samples), preview_page(inspection, target)
-    return Result(cpu_s() - before, peak_mib(), samples, len(page.encode()))
+        report = report or judged(directory, target)
+        if run != "judging":
+            inspection = inspect_rows(partition, target, scanned, report)
+            samples, page = len(inspection.samples), preview_page(inspection, target)
+    spent = cpu_s() - before
+    if report is None:
+        return Result(spent, peak_mib(), samples)
+    some = sum(verdict.status != "not_judged" for verdict in report.verdicts)
+    return Result(spent, peak_mib(), samples, len(page.encode()), len(report.verdicts), some, len(report.findings))
+
+
+def judged(directory: Path, target: LoadedTarget) -> Report:
+    """Every law over the outputs, as ``decoded_previews`` judges them: prompts, tools and tokenizer are known."""
+    columns = ("sample_id", "status", "prompt_ids")
+    prompts = pl.scan_parquet(prompts_file(directory, TEXTS)).select(columns)
+    context = Context(
+        target.profile,
+        tokenizer=target.tokenizer,
+        complete_records=True,
+        length_band=LengthBand(median=(1, 10**6)),
+        current_prompts=PromptIndex.of(batches(prompts)),
+        declared_tools=dict.fromkeys(prompts.select("sample_id").collect()["sample_id"], (TOOL,)),
+    )
+    return judge_generations(batches(pl.scan_parquet(outputs_file(directory, TEXTS))), context)
 
 
 def measure(rows: int, tokens: int, times: int = TIMES) -> dict[str, list[Result]]:
@@ -115,7 +146,7 @@ def report(taken: Mapping[str, Sequence[Result]], rows: int, tokens: int, comman
     """The part of the page."""
     cpu = {run: statistics.median(r.cpu_s for r in each) for run, each in taken.items()}
     peak = {run: max(r.peak_mib for r in each) for run, each in taken.items()}
-    page = taken["page"][0]
+    page = taken["whole"][0]
     return PART.format(
         rows=rows,
         tokens=tokens,
@@ -126,6 +157,9 @@ def report(taken: Mapping[str, Sequence[Result]], rows: int, tokens: int, comman
             f"| {said} | {cpu[run]:.2f} | {cpu[run] / cpu['read']:.2f} | {peak[run]:,.0f} |"
             for run, said in RUNS.items()
         ),
+        laws=page.laws,
+        judged=page.judged,
+        findings=page.findings,
         shown=page.samples,
         kb=page.page_bytes / 1_000,
     )

@@ -139,7 +139,8 @@ def _checked(project: Project, dataset: Dataset, target: LoadedTarget | None, ro
         return CheckedDataset(dataset, (*faults, f"the source is not on this machine: {error}"))
     accounts = found.accounts
     if accounts.nothing_usable:
-        faults.append(f"no row is usable{f'; first {found.refused[0]}' if found.refused else ': the source is empty'}")
+        empty = ": `skip` leaves out every row" if accounts.rows else ": the source is empty"
+        faults.append(f"no row is usable{f'; first {found.refused[0]}' if found.refused else empty}")
     elif accounts.refused_share > dataset.refused_limit:
         faults.append(
             f"{accounts.refused:,} of the first {accounts.rows - accounts.skipped:,} rows are refused,"

@@ -3,8 +3,8 @@
 What belongs here: text of ids, the form in which one sample is shown. Not here: choosing samples, reading files
 and partitions, colours and streams (``cli``), what is right or wrong about a sample (``tokens``).
 
-Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_text` or
-:func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
+Model text is not to be trusted: whatever leaves :func:`sample_lines` has gone through :func:`shown_pieces`
+or :func:`shown_line`. Nothing is dropped: an id that the tokenizer does not know is shown as ``<id 999999>``.
 """
 
 import json
@@ -12,21 +12,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, Literal, Protocol
 
-from eagle3_assets.tokens.anatomy import begins_in_reasoning
+from eagle3_assets.tokens.anatomy import SectionKind, sections
 from eagle3_assets.tokens.batch import CUT_OFF
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.safe_text import visible
 
 Kind = Literal["text", "reasoning", "tools", "structural", "unknown", "heading"]
 
+_SHOWN_AS: dict[SectionKind, Kind] = {"reasoning": "reasoning", "tools": "tools", "answer": "text", "stop": "text"}
+
 # How byte-level BPE spells the bytes that are not printable, from GPT-2 on: the first free code points above 255.
 _PRINTABLE_BYTES = (*range(33, 127), *range(161, 173), *range(174, 256))
 _BYTE_OF = {chr(b): b for b in _PRINTABLE_BYTES} | {
     chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in _PRINTABLE_BYTES)
 }
+_HEADING = re.compile(r"^(?:===== sample_id=|----- .* -----$)", re.MULTILINE)
+"""Lines by which a reader of a pipe tells samples and their parts apart."""
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -121,36 +126,23 @@ class Decoder:
 
     def pieces(self, ids: Sequence[int]) -> list[Piece]:
         """The same text, cut around structural and unknown tokens."""
-        pieces = [
-            Piece(_marked(run) if kind == "unknown" else self._decoded(list(run)), kind)
-            for kind, run in groupby(ids, key=self._kind)
-        ]
-        # Some decoders look across tokens, for a leading space or a character in several: the whole text is the truth.
-        whole = self.text(ids)
-        return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
+        return self._cut(ids, ["text"] * len(ids))
 
     def output_pieces(self, ids: Sequence[int], prompt_ids: Sequence[int] | None = None) -> list[Piece]:
-        """The same of an output, its reasoning and its tool calls told apart from other text, as far as ids tell.
+        """The same of an output, its reasoning and its tool calls told apart from other text, as ``anatomy`` has them.
 
-        Reasoning is what stands before the end-of-reasoning id. Where that is missing, and the prompt or the first id
-        opened reasoning, it reaches to the first tool call or to the end.
+        Args:
+            ids: of the output.
+            prompt_ids: of its prompt, None where they were not recorded.
         """
-        tools = self.profile.tools if self.profile else None
-        closed = self.reasoning_end(ids) >= 0
-        unclosed = not closed and self.profile is not None and begins_in_reasoning(ids, prompt_ids, self.profile)
-        section: Kind = "reasoning" if closed or unclosed else "text"
-        pieces = []
-        for kind, run in groupby(ids, key=self._kind):
-            part = list(run)
-            text = _marked(part) if kind == "unknown" else self._decoded(part)
-            pieces.append(Piece(text, section if kind == "text" else kind))
-            for token_id in part if kind == "structural" else ():
-                if token_id == self.reasoning_end_id or (tools and token_id == tools.closing):
-                    section = "text"
-                elif tools and token_id == tools.opening and (section == "text" or unclosed):
-                    section = "tools"
-        whole = self.text(ids)
-        return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
+        if self.profile is None:
+            return self.pieces(ids)
+        kinds = [
+            kind
+            for part in sections(ids, prompt_ids, self.profile)
+            for kind in [_SHOWN_AS[part.kind]] * (part.end - part.start)
+        ]
+        return self._cut(ids, kinds)
 
     def rows(self, ids: Sequence[int], first: int = 0) -> Iterator[Piece]:
         """One line for each token, made safe: index, id, and its text or bytes as a Python literal.
@@ -190,6 +182,20 @@ class Decoder:
         part = _token_bytes(str(self.tokenizer.convert_ids_to_tokens(token_id))) if "\ufffd" in text else None
         return Token(token_id, kind, text if part is None else "", part)
 
+    def _cut(self, ids: Sequence[int], text_kinds: Sequence[Kind]) -> list[Piece]:
+        """Runs of ids of one kind, where plain text is of the kind that is named for its index."""
+        kinds = [
+            text_kind if (kind := self._kind(i)) == "text" else kind
+            for i, text_kind in zip(ids, text_kinds, strict=True)
+        ]
+        pieces = []
+        for kind, run in groupby(zip(kinds, ids, strict=True), key=itemgetter(0)):
+            part = [token_id for _, token_id in run]
+            pieces.append(Piece(_marked(part) if kind == "unknown" else self._decoded(part), kind))
+        # Some decoders look across tokens, for a leading space or a character in several: the whole text is the truth.
+        whole = self.text(ids)
+        return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
+
     def _kind(self, token_id: int) -> Kind:
         if token_id not in self.known_ids:
             return "unknown"
@@ -207,6 +213,24 @@ def shown_text(text: str) -> str:
 def shown_line(text: str) -> str:
     """Text made safe in one line: line feeds and tabs are made visible, too."""
     return visible(text)
+
+
+def shown_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Pieces that begin a line, made safe, and the line's end after them.
+
+    A line of theirs that reads like a heading has its first character shown by name, so that only ours are headings.
+    """
+    shown = [Piece(shown_text(piece.text), piece.kind) for piece in pieces]
+    forged = {match.start() for match in _HEADING.finditer("".join(piece.text for piece in shown))}
+    start = 0
+    for piece in shown:
+        end = start + len(piece.text)
+        here = [place - start for place in sorted(forged) if start <= place < end]
+        cuts = [0, *(cut for place in here for cut in (place, place + 1)), len(piece.text)]
+        parts = [piece.text[a:b] for a, b in pairwise(cuts)]
+        yield Piece("".join(f"<U+{ord(part):04X}>" if n % 2 else part for n, part in enumerate(parts)), piece.kind)
+        start = end
+    yield Piece("\n", "text")
 
 
 def header(sample: Sample, decoder: Decoder) -> str:
@@ -233,10 +257,12 @@ def sample_lines(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt:
             yield Piece("----- prompt: not recorded -----\n", "heading")
         else:
             yield Piece(f"----- prompt: tokens={len(sample.prompt_ids)} -----\n", "heading")
-            yield from _rows(sample.prompt_ids, decoder) if ids else _text(decoder.pieces(sample.prompt_ids))
+            yield from _rows(sample.prompt_ids, decoder) if ids else shown_pieces(decoder.pieces(sample.prompt_ids))
         yield Piece("----- output -----\n", "heading")
     yield from (
-        _rows(sample.output_ids, decoder) if ids else _text(decoder.output_pieces(sample.output_ids, sample.prompt_ids))
+        _rows(sample.output_ids, decoder)
+        if ids
+        else shown_pieces(decoder.output_pieces(sample.output_ids, sample.prompt_ids))
     )
 
 
@@ -264,11 +290,6 @@ def sample_json(sample: Sample, decoder: Decoder, *, ids: bool = False, prompt: 
 
 def _rows(ids: Sequence[int], decoder: Decoder) -> Iterator[Piece]:
     return (Piece(f"{row.text}\n", row.kind) for row in decoder.rows(ids))
-
-
-def _text(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    yield from (Piece(shown_text(piece.text), piece.kind) for piece in pieces)
-    yield Piece("\n", "text")
 
 
 def _literal(token: Token) -> str:

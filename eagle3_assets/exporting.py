@@ -6,11 +6,13 @@ What belongs here: reading partitions, judging them anew, and writing their expo
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -46,72 +48,76 @@ from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
 from eagle3_assets.sourcing import stored_record
+from eagle3_assets.storage.files import is_stored, scan_parquet, write_parquet
 from eagle3_assets.target import LoadedTarget
-from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.verdict import Report
 from eagle3_assets.tokens.vocabulary import choose, require_room, vocabulary_verdict
-from eagle3_assets.training import Stored, judge_for_training
+from eagle3_assets.training import Stored, to_training_samples
+from eagle3_assets.usable import PartitionState, left_out_text, usable
 
 REVISION = "1"
 """Changes when the same rows are written in another way than before."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToExport:
-    """A partition to export, as stored."""
+class Exported:
+    """An export that is whole, and what it was asked for and does not hold."""
 
-    partition: Partition
-    stored: Stored
-    samples: pl.LazyFrame
-    """``contract.TRAINING_SAMPLES``."""
+    manifest: Manifest
+    left_out: tuple[PartitionState, ...]
 
 
 def export(
     project: Project,
     target: LoadedTarget,
-    chosen: Sequence[ToExport],
+    partitions: Sequence[Partition],
     directory: UPath,
     settings: Export,
     tell: Callable[[str], object] = lambda _: None,
-) -> Manifest:
+    *,
+    leave_out: bool = False,
+) -> Exported:
     """Exports partitions into one directory, which is whole when it has a manifest.
 
-    An export that was interrupted, or one of fewer rows, is gone on with: files of the same content are kept.
+    All of them are judged before anything is written. An export that was interrupted, or one of fewer rows, is gone on
+    with: files of the same content are kept. Holds one partition in memory at a time; where its prompts go waits in a
+    file meanwhile.
 
     Args:
         project: that the partitions are of.
         target: that made them.
-        chosen: what to export.
+        partitions: what to export.
         directory: empty, or of an earlier export; nothing but that export's own files is replaced or deleted.
         settings: format, filters and split.
         tell: is told of every file, in one line.
+        leave_out: whether the rest is exported where a partition cannot be; else that is an error.
 
     Raises:
-        RefusedPartitionError: a law refuses a partition; nothing is written.
-        ExportError: nothing can be exported, or a file as read back breaks a law of the export.
+        ExportError: a partition cannot be exported, or none of them; nothing is written. Or a file as read back breaks
+            a law of the export.
+        StorageError: there is no room for what waits.
         VocabularyError: the draft vocabulary has no room for the structural ids; nothing is written.
-        SealedError: sealed generations are damaged.
     """
     form = FORMATS[settings.format]
-    _require_possible(chosen, form, settings)
+    _require_possible(partitions, form, settings)
     if settings.vocabulary and not form.lossy:
         require_torch()
         require_room(len(target.profile.structural_ids), settings.draft_vocab_size)
-    identities = [read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint) for one in chosen]
-    _require_one_target(target, chosen, identities)
-    with writing_into(directory) as into:
-        judged = []
-        for one in chosen:
-            fates = fates_of(one.stored, judge_for_training(project, one.partition, target, one.stored))
-            _require_current(one, fates)
-            judged.append(place(select(fates, settings), settings.shard_rows, one.partition.key, form.suffix))
-        work = _Work(into, form, settings, target, tell)
-        planned = [work.planned(one, index) for one, index in zip(chosen, judged, strict=True)]
-        into.begin({path: content for files in planned for path, content in files.items()}, _others(chosen, form))
-        entries = [
-            work.take(one, index, files, identity, project)
-            for one, index, files, identity in zip(chosen, judged, planned, identities, strict=True)
-        ]
+    with writing_into(directory) as into, TemporaryDirectory(prefix="eagle3-") as scratch:
+        judging = _Judging(project, target, form, settings, Path(scratch))
+        left_out = []
+        for partition in partitions:
+            found = judging.take(partition)
+            if found and not leave_out:
+                why = " ".join(found.why) or "Nothing of it is generated: materialize it first."
+                raise ExportError(f"{partition.key} is {found.state}, nothing is written. {why}")
+            left_out += [found] if found else []
+        if not judging.planned:
+            raise ExportError(f"no partition can be exported: {left_out_text(left_out)}")
+        work = _Work(project, into, form, settings, target, tell)
+        files = {path: content for one in judging.planned for path, content in one.files.items()}
+        into.begin(files, _others(judging.planned, form))
+        entries = [work.take(one) for one in judging.planned]
         beside = [into.add_small(path, content) for path, content in files_beside(form, work.files).items()]
         vocabulary, vocabulary_hashes = work.vocabulary()
         manifest = Manifest(
@@ -123,20 +129,20 @@ def export(
                 profile=target.profile.name,
                 vocab_size=target.vocab_size,
                 tokenizer_sha256=target.tokenizer_sha256,
-                weights=identities[0].weights,
+                weights=judging.planned[0].identity.weights,
             ),
             partitions=tuple(entries),
             files=tuple(work.files),
             beside=(*beside, *vocabulary_hashes),
             laws=summed(work.figures),
-            config=_config(project, chosen),
+            config=_config(project, {one.partition.dataset.name for one in judging.planned}),
             versions={name: version(name) for name in ("eagle3-assets", "polars", "transformers")}
             | {"python": platform.python_version()},
         )
         card = dataset_card(manifest, vocabulary)
         manifest = manifest.with_card(card)
         into.finish(manifest, card)
-    return manifest
+    return Exported(manifest, tuple(left_out))
 
 
 def fates_of(stored: Stored, report: Report) -> pl.DataFrame:
@@ -166,10 +172,83 @@ def fates_of(stored: Stored, report: Report) -> pl.DataFrame:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A partition that is judged, and what will be written of it."""
+
+    partition: Partition
+    identity: Identity
+    sealed_file: str
+    index: pl.LazyFrame
+    """``contract.TRAINING_EXPORT``, every fate decided and every exported row in its place."""
+    files: dict[str, str]
+    """The files of rows to be, in order, each with a hash of all that goes into it."""
+
+
+@dataclass
+class _Judging:
+    """Partitions while they are judged, one after the other, before anything is written."""
+
+    project: Project
+    target: LoadedTarget
+    form: Format
+    settings: Export
+    scratch: Path
+
+    def __post_init__(self) -> None:
+        self.planned: list[_Planned] = []
+        self._one_target = OneTarget(self.target)
+
+    def take(self, partition: Partition) -> PartitionState | None:
+        """Plans a partition, or says why it cannot be exported.
+
+        Raises:
+            StorageError: the disk is full.
+        """
+        found = usable(self.project, partition, self.target, partial(self._plan, partition))
+        if not isinstance(found, _Planned):
+            state, why = found
+            return PartitionState(partition.key, state, tuple(why))
+        path = self.scratch / f"{partition.key}.parquet"
+        write_parquet(found.index, UPath(path))
+        self.planned.append(replace(found, index=pl.scan_parquet(path, glob=False)))
+        return None
+
+    def _plan(
+        self, partition: Partition, report: Report, stored: Stored
+    ) -> _Planned | tuple[Literal["behind", "refused"], Sequence[str]]:
+        if not is_stored(self.project.layout.asset_file("training_samples", partition.key)):
+            return "behind", ("training_samples is not made yet; materialize training_samples",)
+        samples = _samples(self.project, partition.key)
+        if behind := _other_samples(samples, to_training_samples(stored.prompts, stored.raw, report.quarantined)):
+            return "behind", (behind,)
+        # A drafter learns one target, and texts are decoded by its tokenizer.
+        identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
+        if refusal := self._one_target.refusal(partition.key, identity):
+            return "refused", (refusal,)
+        selected = select(fates_of(stored, report), self.settings)
+        index = place(selected, self.settings.shard_rows, partition.key, self.form.suffix)
+        files = self._files(samples, stored.prompts, index)
+        return _Planned(partition, identity, stored.sealed.pointer.file, index.lazy(), files)
+
+    def _files(self, samples: pl.LazyFrame, prompts: pl.LazyFrame, index: pl.DataFrame) -> dict[str, str]:
+        contents = samples.select(sample_id="id", content=pl.col("metadata").hash())
+        if self.form.lossy:
+            messages = prompts.select("sample_id", messages=pl.col("messages").hash())
+            contents = contents.join(messages, on="sample_id", how="left")
+        exported = index.filter(pl.col("file").is_not_null()).join(contents.collect(), on="sample_id", how="left")
+        common = (REVISION, self.form.name, self.target.tokenizer_sha256, version("polars"))
+        return {
+            path: hashlib.sha256(repr((common, rows.drop("reason").rows())).encode()).hexdigest()
+            for (path,), rows in exported.group_by("file", maintain_order=True)
+        }
+
+
 @dataclass
 class _Work:
     """An export while it is made, partition after partition."""
 
+    project: Project
     into: ExportDirectory
     form: Format
     settings: Export
@@ -179,26 +258,36 @@ class _Work:
     def __post_init__(self) -> None:
         self.files: list[DataFile] = []
         self.figures: list[list[LawFigures]] = []
-        self.trained: dict[str, Ints] = {}
-        """Tokens to train on as counted in the files, by partition."""
+        self.trained = Recount(np.zeros(self.target.vocab_size, np.int64), {})
+        """Tokens to train on, as counted in the files."""
 
-    def take(
-        self, one: ToExport, index: pl.DataFrame, planned: Mapping[str, str], identity: Identity, project: Project
-    ) -> PartitionEntry:
-        """Writes a partition's files as they are :meth:`planned`, and its index."""
+    def take(self, one: _Planned) -> PartitionEntry:
+        """Writes a partition's files as they are planned, and its index.
+
+        Raises:
+            ExportError: a file as read back breaks a law, or what was planned is there no more.
+        """
+        index = one.index.collect()
         made: dict[str, DataFile] = {}
-        for path, content in planned.items():
+        for path, content in one.files.items():
             kept = self.into.kept(path, content)
             if kept is not None:
                 with local_copy(self.into.place / path) as copy:
                     self._check(path, copy, index, one.partition.key)
                 made[path] = kept
                 self.tell(f"{path}: {kept.rows:,} rows, kept from before")
-        for path, rows in _shards(self._rows(one), index, set(planned) - set(made)):
-            made[path] = self._write(path, rows, index, one.partition.key, planned[path])
-            self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
-        self.files += [made[path] for path in planned]
-        return self._entry(one, index, identity, project)
+        if missing := one.files.keys() - made.keys():
+            try:
+                for path, rows in _shards(self._rows(one.partition.key), index, missing):
+                    made[path] = self._write(path, rows, index, one.partition.key, one.files[path])
+                    self.tell(f"{path}: {made[path].rows:,} rows, {made[path].tokens:,} tokens")
+            except pl.exceptions.ComputeError as error:  # it was read to its end before anything was written
+                raise ExportError(
+                    f"{one.partition.key}: its training_samples can be read no more ({error}); were they replaced"
+                    " meanwhile? What is complete is kept, export again"
+                ) from error
+        self.files += [made[path] for path in one.files]
+        return self._entry(one, index)
 
     def vocabulary(self) -> tuple[VocabularyRecord | None, list[Hashed]]:
         """Writes the draft vocabulary of what is trained on, if it is wanted and there is anything, and judges it.
@@ -206,41 +295,27 @@ class _Work:
         Raises:
             ExportError: as read back it breaks a law.
         """
-        if not (self.settings.vocabulary and self.trained):
+        trained = self.trained
+        if not (self.settings.vocabulary and trained.partitions):
             return None, []
         profile = self.target.profile
-        counts = sum(self.trained.values(), np.zeros(self.target.vocab_size, np.int64))
-        chosen = choose(counts, profile.structural_ids, self.settings.draft_vocab_size)
-        by_partition = {partition: int(some.sum()) for partition, some in self.trained.items()}
-        record = vocabulary_record(chosen, profile.name, self.target.tokenizer_sha256, by_partition)
+        chosen = choose(trained.counts, profile.structural_ids, self.settings.draft_vocab_size)
+        record = vocabulary_record(chosen, profile.name, self.target.tokenizer_sha256, trained.partitions)
         hashes = [
             self.into.add_small(f"{FOLDER}/{name}", content)
             for name, content in vocabulary_files(chosen, record).items()
         ]
-        again = Recount(counts, by_partition)
-        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=again)
+        read = read_vocabulary(self.into.place / FOLDER, structural=profile.structural_ids, recount=trained)
         if broken := [one.sentence for one in judge_vocabulary(read) if one.fault]:
             raise ExportError(f"{FOLDER}: as read back it breaks laws. {'; '.join(broken)}. Export again.")
         self.tell(f"{FOLDER}: {vocabulary_verdict(chosen)}")
         return record, hashes
 
-    def planned(self, one: ToExport, index: pl.DataFrame) -> dict[str, str]:
-        """The files to be, in order, each with a hash of all that goes into it."""
-        contents = one.samples.select(sample_id="id", content=pl.col("metadata").hash())
+    def _rows(self, key: str) -> pl.LazyFrame:
+        rows = _samples(self.project, key).with_columns(partition=pl.lit(key))
         if self.form.lossy:
-            messages = one.stored.prompts.select("sample_id", messages=pl.col("messages").hash())
-            contents = contents.join(messages, on="sample_id", how="left")
-        exported = index.filter(pl.col("file").is_not_null()).join(contents.collect(), on="sample_id", how="left")
-        common = (REVISION, self.form.name, self.target.tokenizer_sha256, version("polars"))
-        return {
-            path: hashlib.sha256(repr((common, rows.drop("reason").rows())).encode()).hexdigest()
-            for (path,), rows in exported.group_by("file", maintain_order=True)
-        }
-
-    def _rows(self, one: ToExport) -> pl.LazyFrame:
-        rows = one.samples.with_columns(partition=pl.lit(one.partition.key))
-        if self.form.lossy:
-            messages = one.stored.prompts.select(id="sample_id", messages="messages")
+            prompts = scan_parquet(self.project.layout.asset_file("prompts", key), asset="prompts")
+            messages = prompts.select(id="sample_id", messages="messages")
             rows = rows.join(messages, on="id", how="left", maintain_order="left")
         return rows
 
@@ -295,24 +370,22 @@ class _Work:
             )
         self.figures.append(figures)
         if path.startswith(f"{TRAIN}/") and not self.form.lossy:
-            counts = trained_counts(rows)
-            self.trained[partition] = self.trained[partition] + counts if partition in self.trained else counts
+            self.trained.add(partition, trained_counts(rows))
 
-    def _entry(self, one: ToExport, index: pl.DataFrame, identity: Identity, project: Project) -> PartitionEntry:
+    def _entry(self, one: _Planned, index: pl.DataFrame) -> PartitionEntry:
         key = one.partition.key
-        path = _index_path(key)
         hashed = self.into.add(
-            path,
+            _index_path(key),
             lambda temporary: index.write_parquet(temporary, compression="zstd", compression_level=ZSTD_LEVEL),
             lambda _: None,
         )
-        record = stored_record(project, one.partition)
+        record = stored_record(self.project, one.partition)
         return PartitionEntry(
             partition=key,
             dataset=one.partition.dataset.name,
-            identity=identity.model_dump(mode="json"),
-            fingerprint=identity.fingerprint,
-            sealed_file=one.stored.sealed.pointer.file,
+            identity=one.identity.model_dump(mode="json"),
+            fingerprint=one.identity.fingerprint,
+            sealed_file=one.sealed_file,
             source_rows=record.accounts.model_dump() if record else None,
             prompts=len(index),
             fates=fates_in(index),
@@ -321,7 +394,12 @@ class _Work:
         )
 
 
-def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+def _samples(project: Project, key: str) -> pl.LazyFrame:
+    """``contract.TRAINING_SAMPLES`` of a partition."""
+    return scan_parquet(project.layout.asset_file("training_samples", key), asset="training_samples")
+
+
+def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: Set[str]) -> Iterator[tuple[str, pl.DataFrame]]:
     """The rows of each wanted file, with the masks that they will have; holds at most one file of each side."""
     places = index.filter(pl.col("file").is_in(wanted)).select("file", "row", "masked_tail", id="sample_id")
     planned = dict(places.group_by("file").len().iter_rows())
@@ -329,7 +407,7 @@ def _shards(samples: pl.LazyFrame, index: pl.DataFrame, wanted: set[str]) -> Ite
     tail = pl.col("masked_tail")
     learnt = pl.col("loss_mask").list.head(pl.col("loss_mask").list.len() - tail)
     masked = pl.concat_list(learnt, pl.lit(0, pl.UInt8).repeat_by(tail))
-    for batch in batches(samples) if wanted else ():
+    for batch in batches(samples):
         rows = batch.join(places, on="id", how="inner", maintain_order="left").with_columns(loss_mask=masked)
         for (path,), some in rows.group_by("file", maintain_order=True):
             waiting.setdefault(str(path), []).append(some)
@@ -344,55 +422,54 @@ def _index_path(partition: str) -> str:
     return f"{INDEX}/{partition}.parquet"
 
 
-def _others(chosen: Sequence[ToExport], form: Format) -> list[str]:
+def _others(planned: Sequence[_Planned], form: Format) -> list[str]:
     """All files that an export may have beside its rows."""
     folders = ("", *(f"{split}/" for split in SPLITS))
     return [
-        *(_index_path(one.partition.key) for one in chosen),
+        *(_index_path(one.partition.key) for one in planned),
         *(folder + name for folder in folders for name in form.beside((), "")),
         *(f"{FOLDER}/{name}" for name in FILES),
     ]
 
 
-def _require_possible(chosen: Sequence[ToExport], form: Format, settings: Export) -> None:
-    if not chosen:
+def _require_possible(partitions: Sequence[Partition], form: Format, settings: Export) -> None:
+    if not partitions:
         raise ExportError("no partition is to be exported")
     if settings.cut_off == "mask" and not form.masks:
         raise ExportError(f"{form.name} holds no loss mask, so cut_off: mask cannot be written; keep or drop")
-    trials = {one.partition.key for one in chosen if one.partition.trial}
-    whole = {one.partition.dataset.name for one in chosen if not one.partition.trial}
-    doubled = [one.partition.key for one in chosen if one.partition.trial and one.partition.dataset.name in whole]
+    trials = {one.key: one.dataset.name for one in partitions if one.trial}
+    whole = {one.dataset.name for one in partitions if not one.trial}
+    doubled = [key for key, dataset in trials.items() if dataset in whole]
     if doubled:
         raise ExportError(f"{', '.join(sorted(doubled))}: a trial's conversations are its dataset's too; leave it out")
     if trials and whole:
         raise ExportError(f"{', '.join(sorted(trials))}: trials may have other sampling; export them by themselves")
 
 
-def _require_one_target(target: LoadedTarget, chosen: Sequence[ToExport], identities: Sequence[Identity]) -> None:
-    """A drafter learns one target, and texts are decoded by its tokenizer."""
-    one_target = OneTarget(target)
-    for one, identity in zip(chosen, identities, strict=True):
-        if refusal := one_target.refusal(one.partition.key, identity):
-            raise ExportError(f"{one.partition.key}: {refusal}")
+def _other_samples(samples: pl.LazyFrame, now: pl.LazyFrame) -> str | None:
+    """Why ``training_samples`` are not exactly what the generations give now; None where they are.
+
+    Reads all that will be written, so that damage is found before anything is.
+    """
+    stored, given = _contents(samples), _contents(now)
+    if given.sort("id").equals(stored.sort("id")):
+        return None
+    other = len(stored.join(given, on=stored.columns, how="anti"))
+    return (
+        f"training_samples has {len(stored):,} samples, {other:,} of them not as the outputs of now give them, and"
+        f" {len(given):,} outputs can be used now; materialize training_samples again"
+    )
 
 
-def _require_current(one: ToExport, fates: pl.DataFrame) -> None:
-    """``training_samples`` are exactly the outputs that can be used now."""
-    usable = fates.filter(pl.col("fate").is_null()).select("sample_id", "ids_sha256")
-    stored = one.samples.select(
-        sample_id="id", ids_sha256=pl.col("metadata").str.json_path_match("$.ids_sha256")
-    ).collect()
-    if not usable.sort("sample_id").equals(stored.sort("sample_id")):
-        other = len(stored.join(usable, on=["sample_id", "ids_sha256"], how="anti"))
-        raise ExportError(
-            f"{one.partition.key}: training_samples has {len(stored):,} samples, {other:,} of them of outputs that are"
-            f" not those of now, and {len(usable):,} outputs can be used now; materialize training_samples again"
-        )
+def _contents(samples: pl.LazyFrame) -> pl.DataFrame:
+    """A row for each sample, by which it is told from any other: the lists hashed, so that few bytes are held."""
+    captured = pl.col("metadata").str.json_path_match("$.ids_sha256")
+    told = samples.select("id", pl.col("input_ids", "loss_mask").hash(), ids_sha256=captured)
+    return pl.concat(batches(told))
 
 
-def _config(project: Project, chosen: Sequence[ToExport]) -> dict[str, Any]:
+def _config(project: Project, datasets: Set[str]) -> dict[str, Any]:
     """What else decided the data: no engine, no address, no place of a file."""
-    names = {one.partition.dataset.name for one in chosen}
     target = project.config.target.model_dump(
         mode="json", exclude_defaults=True, exclude={"model", "tokenizer", "chat_template"}
     )
@@ -401,7 +478,7 @@ def _config(project: Project, chosen: Sequence[ToExport]) -> dict[str, Any]:
         "datasets": [
             dataset.model_dump(mode="json", exclude_defaults=True, exclude={"source"})
             for dataset in project.config.datasets
-            if dataset.name in names
+            if dataset.name in datasets
         ],
         "law_effects": dict(project.config.law_effects),
     }

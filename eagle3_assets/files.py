@@ -22,6 +22,9 @@ from upath import UPath
 
 from eagle3_assets.config.addresses import without_secrets
 
+STDIN = Path("/dev/stdin")
+"""The file that standard input is."""
+
 ZSTD_LEVEL = 3
 """Of every parquet file: higher levels cost much time and save little."""
 

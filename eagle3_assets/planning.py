@@ -12,6 +12,7 @@ import polars as pl
 
 from eagle3_assets.config import Band
 from eagle3_assets.generation.progress import duration
+from eagle3_assets.tokens.quantiles import nearest_rank
 
 Basis = Literal["measured", "band", "cap"]
 """What an expectation rests on: outputs of the same dataset, a configured band's middle, or nothing but the cap."""
@@ -19,7 +20,7 @@ Basis = Literal["measured", "band", "cap"]
 
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
-    """How long prompts are, in tokens. Quantiles are the nearest real length at or below."""
+    """How long prompts are, in tokens. Quantiles are by nearest rank: each is the length of some prompt."""
 
     p50: int
     p95: int
@@ -112,7 +113,7 @@ def prompt_tokens(lengths: pl.Series) -> PromptTokens | None:
     if lengths.is_empty():
         return None
     ordered = lengths.sort()
-    p50, p95 = (int(ordered[-(-len(ordered) * percent // 100) - 1]) for percent in (50, 95))  # nearest rank
+    p50, p95 = (int(ordered[nearest_rank(len(ordered), q)]) for q in (0.5, 0.95))
     return PromptTokens(p50, p95, int(ordered[-1]), int(ordered.cast(pl.Int64).sum()))
 
 

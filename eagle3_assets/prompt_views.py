@@ -15,8 +15,8 @@ from typing import Any
 
 import polars as pl
 
-from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_text
-from eagle3_assets.partitions import Partition
+from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_pieces, shown_text
+from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
 from eagle3_assets.prompts.render import render_text, template_fault
@@ -53,14 +53,19 @@ class PromptView:
     prompt_ids: Sequence[int] | None
     """None where the template refused it."""
     messages: Sequence[dict[str, Any]]
-    tools: Sequence[str]
-    """Names of the declared tools."""
+    declared: Sequence[dict[str, Any]]
+    """The declared tools."""
     parts: tuple[IdPart, ...] | None
     """In order, the last one the generation prompt; None where they cannot be told."""
     remark: str | None = None
     """Why they cannot."""
     changed: bool = False
     """Whether source, template or tokenizer now give other ids than the stored ones."""
+
+    @property
+    def tools(self) -> list[str]:
+        """Names of the declared tools."""
+        return [tool["function"]["name"] for tool in self.declared]
 
 
 def stored_prompts(
@@ -100,8 +105,7 @@ def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any
     """
     messages = json.loads(source["messages"]) if source else []
     tools = json.loads(source["tools"]) if source and source["tools"] else None
-    names = [tool["function"]["name"] for tool in tools or ()]
-    view = partial(PromptView, row["sample_id"], row["status"], row["reason"], row["prompt_ids"], messages, names)
+    view = partial(PromptView, row["sample_id"], row["status"], row["reason"], row["prompt_ids"], messages, tools or ())
     if source is None:
         return view(None, "prompts has no such sample any more: materialize tokenized_prompts again", changed=True)
     if row["prompt_ids"] is None:
@@ -152,16 +156,14 @@ def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> It
             yield Piece(f"----- message {number}: {message['role']}, not rendered -----\n", "heading")
             yield Piece(f"{shown_text(json.dumps(message, ensure_ascii=False, indent=1))}\n", "text")
         return
-    parts = view.parts or (IdPart("prompt", 0, len(view.prompt_ids), sure=True),)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(parts_of(view)):
         if view.parts:
-            yield Piece(f"----- {_title(view, number, part)} -----\n", "heading")
+            yield Piece(f"----- {part_title(view, number, part)} -----\n", "heading")
         some = view.prompt_ids[part.begin : part.end]
         if ids:
             yield from (Piece(f"{line.text}\n", line.kind) for line in decoder.rows(some, part.begin))
         elif some:
-            yield from (Piece(shown_text(piece.text), piece.kind) for piece in decoder.pieces(some))
-            yield Piece("\n", "text")
+            yield from shown_pieces(decoder.pieces(some))
 
 
 def abridged(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
@@ -207,7 +209,7 @@ def prompt_json(view: PromptView, decoder: Decoder, *, ids: bool = False) -> str
             "status": view.status,
             "reason": view.reason,
             "remark": view.remark,
-            "tools": list(view.tools),
+            "tools": view.tools,
             "text": None if known is None else decoder.text(known),
             "parts": parts,
             **({"prompt_ids": None if known is None else list(known)} if ids else {}),
@@ -215,9 +217,16 @@ def prompt_json(view: PromptView, decoder: Decoder, *, ids: bool = False) -> str
     )
 
 
-def _title(view: PromptView, number: int, part: IdPart) -> str:
+def parts_of(view: PromptView) -> tuple[IdPart, ...]:
+    """The parts of a prompt that has ids, in order; the whole as one where they cannot be told."""
+    return view.parts or (IdPart("prompt", 0, len(view.prompt_ids or ()), sure=True),)
+
+
+def part_title(view: PromptView, number: int, part: IdPart) -> str:
+    """What a part is, and which ids; its role is text of others."""
     name = part.what if number == len(view.messages) else f"message {number}: {part.what}"
-    name += f", after {len(view.tools)} declared tools" if view.tools and number == 0 else ""
+    if view.declared and number == 0:
+        name += f", after {len(view.declared)} declared tool{'s' if len(view.declared) > 1 else ''}"
     if part.begin == part.end:
         return f"{name}, {'the template makes nothing of it' if part.sure else 'not to be told from what comes next'}"
     return f"{name}, ids {part.begin}-{'' if part.sure else 'about '}{part.end - 1}"
@@ -253,5 +262,6 @@ def _chosen(tokenized: pl.LazyFrame, choice: Choice) -> list[str]:
         return list(choice.ids)
     if choice.spread:
         lengths = tokenized.select("sample_id", pl.col("prompt_tokens").fill_null(0)).collect()
-        return lengths[spread(lengths["prompt_tokens"].to_list(), choice.count)]["sample_id"].to_list()
+        ranks = [stable_rank(sample_id) for sample_id in lengths["sample_id"]]
+        return lengths[spread(lengths["prompt_tokens"].to_list(), ranks, choice.count)]["sample_id"].to_list()
     return tokenized.select("sample_id").head(choice.count).collect()["sample_id"].to_list()

@@ -85,9 +85,11 @@ def _loaded_classes(directory: Path) -> dict[str, list[str]]:
     for name in MAPS:
         try:
             config = json.loads((directory / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue  # a checkpoint need not have it, and loading says what is wrong with it
         mapped = config.get("auto_map") if isinstance(config, dict) else None
+        if isinstance(mapped, list):  # a tokenizer's older form: the slow class, the fast one
+            mapped = {"AutoTokenizer": mapped}
         for loaded_as, references in (mapped if isinstance(mapped, dict) else {}).items():
             for reference in references if isinstance(references, list) else [references]:
                 if isinstance(reference, str):

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from eagle3_assets.decoding import Sample, shown_line
+from eagle3_assets.files import STDIN
 from eagle3_assets.interchange import InterchangeError, Record, Refusal, Row, read_row_at, read_rows
+from eagle3_assets.partitions import stable_rank
 from eagle3_assets.tokens.quantiles import spread
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class FileSource:
             raise SourceError(f"there is no file {path}")
         self.path = path
         self.faults = 0
+        self._lines = 0
         self._report = report
 
     def samples(self, choice: Choice) -> Iterator[Sample]:
@@ -104,6 +107,8 @@ class FileSource:
         if missing := [sample_id for sample_id in choice.ids if sample_id not in shown]:
             raise SourceError(f"{self.path}: holds no readable sample {_listed(missing)}")
         if not shown:
+            if self.path == STDIN and not self._lines:
+                raise SourceError("standard input was empty: there is no sample to decode")
             raise SourceError(f"{self.path}: holds no sample that can be decoded")
 
     def _chosen(self, file: BinaryIO, choice: Choice) -> Iterator[Record]:
@@ -122,12 +127,13 @@ class FileSource:
     def _over_lengths(self, file: BinaryIO, count: int) -> Iterator[Record]:
         if not file.seekable():
             raise SourceError(f"{self.path}: is read twice for a choice over the lengths, so it cannot be a pipe")
-        lengths, lines, offsets = array("I"), array("Q"), array("Q")
+        lengths, ranks, lines, offsets = array("I"), array("Q"), array("Q"), array("Q")
         for row in self._rows(file):
             lengths.append(len(row.record.output_ids))
+            ranks.append(stable_rank(row.record.sample_id))
             lines.append(row.line)
             offsets.append(row.offset)
-        for position in spread(lengths, count):
+        for position in spread(lengths, ranks, count):
             again = read_row_at(file, lines[position], offsets[position])
             if isinstance(again, Refusal):
                 raise SourceError(f"{self.path}: line {lines[position]} changed while it was read")
@@ -136,6 +142,7 @@ class FileSource:
     def _rows(self, file: BinaryIO) -> Iterator[Row]:
         try:
             for row in read_rows(file):
+                self._lines += 1
                 if isinstance(row, Row):
                     if row.earlier_line is not None:
                         sample_id = shown_line(row.record.sample_id)
@@ -202,10 +209,11 @@ class PartitionSource:
         if choice.ids:
             chosen = generated.filter(pl.col("sample_id").is_in(choice.ids)).select("row").collect()
         elif choice.spread:
-            lengths = generated.select("row", pl.col("output_ids").list.len().alias("tokens")).collect(
+            lengths = generated.select("row", "sample_id", pl.col("output_ids").list.len().alias("tokens")).collect(
                 engine="streaming"
             )
-            chosen = lengths[spread(lengths["tokens"].to_list(), choice.count)]
+            ranks = [stable_rank(sample_id) for sample_id in lengths["sample_id"]]
+            chosen = lengths[spread(lengths["tokens"].to_list(), ranks, choice.count)]
         else:
             chosen = generated.select("row").head(choice.count).collect()
         return chosen["row"].to_list()

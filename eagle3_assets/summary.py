@@ -15,7 +15,7 @@ import polars as pl
 from eagle3_assets.config import Dataset
 from eagle3_assets.contract import CORPUS_SUMMARY
 from eagle3_assets.generation.progress import duration
-from eagle3_assets.generation.sealed import Pointer, Sealed, read_current
+from eagle3_assets.generation.sealed import Pointer, read_current
 from eagle3_assets.inspecting import partition_facts
 from eagle3_assets.partitions import Partition, dataset_partitions
 from eagle3_assets.planning import Expected, Throughput, expected_in_all, expected_output
@@ -26,6 +26,7 @@ from eagle3_assets.survey import Survey, Surveyed
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts
 from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.training import Stored
 from eagle3_assets.usable import UNREADABLE, usable
 
 State = Literal["complete", "incomplete", "stale", "unknown", "refused", "unreadable", "missing", "trial", "orphaned"]
@@ -247,9 +248,9 @@ def _held_up(state: State, now: Surveyed | str, pointer: Pointer | None) -> int 
     return now.missing if now.blocked else 0
 
 
-def _read(target: LoadedTarget, report: Report, sealed: Sealed) -> _Good:
-    facts = partition_facts(sealed, target.profile)
-    return _Good(report, sealed.pointer, facts.filter(~pl.col("sample_id").is_in(sorted(report.quarantined))))
+def _read(target: LoadedTarget, report: Report, stored: Stored) -> _Good:
+    facts = partition_facts(stored.sealed, target.profile)
+    return _Good(report, stored.sealed.pointer, facts.filter(~pl.col("sample_id").is_in(sorted(report.quarantined))))
 
 
 def _state(now: Surveyed | str) -> tuple[State, Sequence[str]]:

@@ -249,6 +249,8 @@ def _read_json(path: Path, *, required: bool) -> dict[str, Any]:
         raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise TargetError(f"{path}: is not JSON: {error}") from None
+    except RecursionError:
+        raise TargetError(f"{path}: is nested too deeply") from None
     if not isinstance(value, dict):
         raise TargetError(f"{path}: must hold a JSON object")
     return value

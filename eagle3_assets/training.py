@@ -4,6 +4,7 @@ What belongs here: reading what training needs, judging it anew, and the samples
 (``tokens.laws``), the trainers' formats (``exports``), Dagster.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -19,6 +20,12 @@ from eagle3_assets.tokens.verdict import Report
 
 class RefusedPartitionError(Exception):
     """A partition must not train anything; the text says why and how to recover."""
+
+    def __init__(self, partition: str, reasons: Sequence[str], report: Report) -> None:
+        super().__init__(f"{partition} is refused as training data, nothing is written. {' '.join(reasons)}")
+        self.partition = partition
+        self.reasons = tuple(reasons)
+        self.report = report
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,14 @@ def judge_for_training(project: Project, partition: Partition, target: LoadedTar
         RefusedPartitionError: a law refuses it, or outputs have no prompt any more.
     """
     report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
-    refusals = [*report.refusals, *without_origin(stored.prompts, stored.raw)]
-    if refusals:
-        raise RefusedPartitionError(
-            f"{partition.key} is refused as training data, nothing is written. " + " ".join(refusals)
-        )
+    if why := refusals(stored, report):
+        raise RefusedPartitionError(partition.key, why, report)
     return report
+
+
+def refusals(stored: Stored, report: Report) -> tuple[str, ...]:
+    """Why a partition must not train anything, and how to recover; empty where it may."""
+    return (*report.refusals, *without_origin(stored.prompts, stored.raw))
 
 
 def to_training_samples(prompts: pl.LazyFrame, raw: pl.LazyFrame, quarantined: frozenset[str]) -> pl.LazyFrame:

@@ -7,7 +7,6 @@ choosing (``tokens.vocabulary``), files (``exports.vocabulary``), drawing, Dagst
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -15,29 +14,17 @@ import polars as pl
 from eagle3_assets.contract import DRAFT_VOCABULARY
 from eagle3_assets.exports.vocabulary import Recount, VocabularyRecord, vocabulary_record
 from eagle3_assets.frames import batches
-from eagle3_assets.generation.sealed import Sealed, read_identity, scan_sealed
+from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
-from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
+from eagle3_assets.storage.files import StorageError, is_stored, naming_damage, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.columns import Ints, TokenColumn
-from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.verdict import Report
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, VocabularyError, choose, count_ids, coverage
-from eagle3_assets.usable import usable
-
-State = Literal["counted", "missing", "refused", "unreadable", "trial", "orphaned"]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """A partition, and whether it was counted."""
-
-    partition: str
-    state: State
-    tokens: int = 0
-    why: tuple[str, ...] = ()
+from eagle3_assets.training import Stored
+from eagle3_assets.usable import PartitionState, left_out_text, usable
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,18 +65,19 @@ def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> Corp
     """
     one_target = OneTarget(target)
 
-    def counted(key: str, report: Report, sealed: Sealed) -> Ints | str:
-        identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
+    def counted(key: str, report: Report, stored: Stored) -> Ints | str:
+        identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
         if refusal := one_target.refusal(key, identity):
             return refusal
         used = (pl.col("status") == "generated") & ~pl.col("sample_id").is_in(sorted(report.quarantined))
-        ids = scan_sealed(sealed).filter(used).select("output_ids")
+        ids = stored.raw.filter(used).select("output_ids")
         try:
             return _sum((TokenColumn.from_series(b["output_ids"]).values for b in batches(ids)), target.vocab_size)
         except VocabularyError as error:
             return str(error)
 
     states: list[PartitionState] = []
+    by_partition: dict[str, int] = {}
     datasets: list[tuple[str, Ints]] = []
     for dataset in project.config.datasets:
         *shards, trial = dataset_partitions(dataset)
@@ -98,30 +86,22 @@ def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> Corp
             found = usable(project, partition, target, partial(counted, partition.key))
             if isinstance(found, np.ndarray):
                 total += found
-                states.append(PartitionState(partition.key, "counted", int(found.sum())))
+                by_partition[partition.key] = int(found.sum())
+                states.append(PartitionState(partition.key, "counted"))
             else:
                 state, why = ("refused", (found,)) if isinstance(found, str) else found
-                states.append(PartitionState(partition.key, state, why=tuple(why)))
+                states.append(PartitionState(partition.key, state, tuple(why)))
         if is_stored(project.layout.generations(trial.key)):
             states.append(PartitionState(trial.key, "trial"))
         if total.any():
             datasets.append((dataset.name, total))
     states += [PartitionState(orphan, "orphaned") for orphan in project.orphans()]
     if not datasets:
-        raise VocabularyError(f"no token is trained on, so no draft vocabulary can be chosen: {left_out_text(states)}")
+        left_out = left_out_text(one for one in states if one.state != "counted")
+        raise VocabularyError(f"no token is trained on, so no draft vocabulary can be chosen: {left_out}")
     vocabulary = choose(np.sum([counts for _, counts in datasets], axis=0), target.profile.structural_ids, size)
-    by_partition = {one.partition: one.tokens for one in states if one.state == "counted"}
     record = vocabulary_record(vocabulary, target.profile.name, target.tokenizer_sha256, by_partition)
     return CorpusVocabulary(vocabulary, record, tuple(datasets), tuple(states))
-
-
-def left_out_text(states: Iterable[PartitionState]) -> str:
-    """Partitions that were not counted, by state, and the first reason of each that has one."""
-    said: dict[str, list[str]] = {}
-    for one in states:
-        why = f" ({visible(one.why[0])})" if one.why else ""
-        said.setdefault(one.state, []).append(one.partition + why)
-    return "; ".join(f"{state}: {', '.join(named)}" for state, named in said.items() if state != "counted") or "none"
 
 
 def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Recount | str:
@@ -138,7 +118,8 @@ def recount(project: Project, partitions: Iterable[str], vocab_size: int) -> Rec
     counts, by_partition = np.zeros(vocab_size, np.int64), dict[str, int]()
     try:
         for key in partitions:
-            found = _sum(_trained(project, key), vocab_size)
+            with naming_damage(project.layout, key):
+                found = _sum(_trained(project, key), vocab_size)
             counts += found
             by_partition[key] = int(found.sum())
     except StorageError as error:

@@ -15,19 +15,28 @@ from eagle3_assets.exports.manifest import MANIFEST
 from eagle3_assets.exports.selection import DECIDED, FATES
 from eagle3_assets.exports.verifying import read_index
 from eagle3_assets.files import reading
+from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.judging import judge_raw
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import Accounts, NotedRow, used_rows
+from eagle3_assets.same_target import OneTarget
 from eagle3_assets.sourcing import stored_record
-from eagle3_assets.storage.files import StorageError, is_stored
+from eagle3_assets.storage.files import StorageError, is_stored, naming_damage
 from eagle3_assets.target import LoadedTarget
-from eagle3_assets.training import read_stored
+from eagle3_assets.training import read_stored, refusals
 
 USABLE = "usable"
 """The fate of an output that keeps every law and is in no export."""
 
-MEANINGS = {**FATES, USABLE: "keeps every law, and is in no export"}
+REFUSED = "refused_partition"
+"""The fate of an output that breaks no law by itself, in a partition that must not train anything."""
+
+MEANINGS = {
+    **FATES,
+    USABLE: "keeps every law, and is in no export",
+    REFUSED: "breaks no law by itself; its partition is refused",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class Whereabouts:
     prompts: pl.DataFrame
     """``contract.TRAINING_EXPORT``, a row for each prompt; every ``fate`` is one of ``MEANINGS``."""
     refusals: tuple[str, ...]
-    """Why the partition is refused as training data, where it is."""
+    """Why the partition is refused as training data, where it is: by a law, or as another target's."""
     stale: tuple[str, ...]
     """Ids of prompts that ended otherwise in the export than they would now."""
 
@@ -85,24 +94,28 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
         exported: directory of an export to look into; without an export of the partition there, nothing is exported.
 
     Raises:
-        StorageError: prompts, tokenized prompts or generations are not there.
-        SealedError: the generations are damaged.
+        StorageError: prompts, tokenized prompts or generations are not there, or cannot be read to their end.
+        SealedError: the generations, or the record of what made them, are damaged.
         ExportError: the export is damaged.
     """
-    stored = read_stored(project, partition.key)
-    report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
-    now = fates_of(stored, report)
+    with naming_damage(project.layout, partition.key):
+        stored = read_stored(project, partition.key)
+        report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
+        identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
+        other = OneTarget(target).refusal(partition.key, identity)
+        why = (*refusals(stored, report), *([other] if other else []))
+        now = fates_of(stored, report)
+        source_rows = used_rows(stored.prompts.collect())
+    if why:
+        lost = pl.col("fate").is_null()
+        now = now.with_columns(
+            fate=pl.col("fate").fill_null(REFUSED),
+            reason=pl.when(lost).then(pl.lit(" ".join(why))).otherwise("reason"),
+        )
     record = stored_record(project, partition)
     index = read_index(exported, partition.key) if is_stored(exported / MANIFEST) else None
     prompts, stale = (now.with_columns(pl.col("fate").fill_null(USABLE)), ()) if index is None else _merged(now, index)
-    return Whereabouts(
-        partition.key,
-        record.accounts if record else None,
-        used_rows(stored.prompts.collect()),
-        prompts,
-        tuple(report.refusals),
-        stale,
-    )
+    return Whereabouts(partition.key, record.accounts if record else None, source_rows, prompts, why, stale)
 
 
 def refused_rows(project: Project, partition: Partition) -> Iterator[NotedRow]:

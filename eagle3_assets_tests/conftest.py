@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import polars as pl
 import pytest
 import yaml
 from hypothesis import settings
+from upath import UPath
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.config import CONFIG_VARIABLE, STORAGE_VARIABLE, load_config
+from eagle3_assets.generation.sealed import write_identity
+from eagle3_assets.identity import Identity
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.running import HOME_VARIABLE
+from eagle3_assets.storage.files import sealed_generations, write_parquet
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("patient", deadline=None)
@@ -106,6 +111,51 @@ def two_datasets(folder: Path, **changed: Any) -> Project:
         {"name": "talk", "source": "talk.jsonl", "sampling": {**sampling, "temperature": 0.0}},
     ]
     return write_project(folder, demo_rows("function_calling", 6), datasets=datasets)
+
+
+def harm(project: Project, key: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Replaces the sealed rows of a partition by changed ones."""
+    sealed = sealed_generations(project.layout, key)
+    write_parquet(change(pl.read_parquet(str(sealed.path))), sealed.path)
+
+
+def damage(path: Path, column: str | None = None) -> None:
+    """Makes the pages of a parquet file unreadable and leaves its footer whole.
+
+    Args:
+        path: of the file.
+        column: the only one to damage, not the first.
+    """
+    if column is None:
+        data = bytearray(path.read_bytes())
+        end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        data[4:end] = b"\xff" * (end - 4)
+    else:
+        rows = pl.read_parquet(path)
+        data = bytearray(_parquet(rows, path))
+        # Pages lie in the order of the columns, so a file of those before it begins alike, up to its first page.
+        before = _parquet(rows[:, : rows.columns.index(column)], path)
+        start = next(place for place, (one, other) in enumerate(zip(before, data, strict=False)) if one != other)
+        data[start : start + 16] = b"\xff" * 16
+    path.write_bytes(bytes(data))
+
+
+def _parquet(rows: pl.DataFrame, beside: Path) -> bytes:
+    path = beside.with_suffix(".part")
+    write_parquet(rows, UPath(path))
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+def made_by(project: Project, key: str, identity: Identity) -> None:
+    """Has a partition's record and its rows say that something else made it."""
+    sealed = sealed_generations(project.layout, key)
+    write_identity(sealed.directory, identity)
+    pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
+    (Path(sealed.directory.path) / "current.json").write_text(pointer.model_dump_json(), encoding="utf-8")
+    said = {"identity": pl.lit(identity.fingerprint), "weight_version": pl.lit(identity.weights)}
+    harm(project, key, lambda rows: rows.with_columns(**said))
 
 
 @pytest.fixture(scope="session")

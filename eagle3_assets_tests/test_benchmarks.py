@@ -11,7 +11,7 @@ from benchmarks import draft_vocabulary, growth, law_speed, looking, prompt_rend
 from benchmarks.client_cost import Case, cases, report, run
 from benchmarks.growth_measures import QUERIES
 from benchmarks.page import PAGE, write_part
-from eagle3_assets.tokens.laws import LAWS
+from eagle3_assets.tokens.laws import LAWS, laws_of
 
 
 @pytest.mark.slow
@@ -71,6 +71,9 @@ def test_looking_is_measured_and_the_page_is_as_large_for_many_samples_as_for_so
     assert many["statistics"][0].samples == 1_500
     assert many["page"][0].samples < 100
     assert many["page"][0].page_bytes < 1.2 * some["page"][0].page_bytes
+    assert many["whole"][0].laws == len(laws_of("raw_generations"))
+    assert many["whole"][0].judged > 20
+    assert many["whole"][0].page_bytes == many["page"][0].page_bytes, "a page of another report"
     part = looking.report(many, 1_500, 100, "make bench")
     assert "{" not in part
 

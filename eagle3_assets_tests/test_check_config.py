@@ -140,6 +140,11 @@ def test_prompts_that_break_a_law_are_wrong(make_project: ProjectMaker, tmp_path
     assert "FAIL d prompt_injection" in result.stdout
 
 
+def test_a_dataset_whose_rows_are_all_skipped_is_not_called_empty(make_project: ProjectMaker) -> None:
+    [found] = check_datasets(make_project(demo_rows("chat", 3), dataset={"skip": 3}), None, 50)
+    assert found.faults == ("no row is usable: `skip` leaves out every row",)
+
+
 @pytest.mark.parametrize(
     ("settings", "prompts", "exact"),
     [

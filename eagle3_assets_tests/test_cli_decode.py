@@ -15,11 +15,14 @@ from upath import UPath
 from eagle3_assets import sample_sources
 from eagle3_assets.cli import app
 from eagle3_assets.config import Sampling, Target
+from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.generation.sealed import CURRENT, Pointer, write_identity
 from eagle3_assets.identity import Identity
 from eagle3_assets.interchange import Record, encode_record
 from eagle3_assets.storage.layout import Layout
 from eagle3_assets.target import load_target
+from eagle3_assets.tokens.facts import output_facts
+from eagle3_assets.tokens.strata import choose, first_look
 from eagle3_assets_tests.tokens import kimi
 
 COMMAND = [sys.executable, "-m", "eagle3_assets.cli", "decode"]
@@ -237,6 +240,21 @@ class TestFile:
             assert "holds no sample that can be decoded" in result.stderr
             assert not result.stdout
 
+    def test_standard_input(self, place: Place) -> None:
+        place.write(*records([2]))
+        for given, code, said in (
+            (place.file.read_bytes(), 0, "===== sample_id=s0 tokens=5 response@2 ====="),
+            (b"", 2, "standard input was empty"),
+        ):
+            done = subprocess.run([*COMMAND, "-"], input=given, capture_output=True, check=False)
+            assert (done.returncode, said in (done.stdout + done.stderr).decode()) == (code, True)
+
+    def test_a_count_that_the_engine_did_not_give_is_no_fault(
+        self, place: Place, decode: Callable[..., Result]
+    ) -> None:
+        place.write(json.dumps({"sample_id": "s", "output_ids": [kimi.HELLO]}).encode() + b"\n")
+        assert (decode(place.file).exit_code, names(decode(place.file))) == (0, ["s"])
+
     def test_of_a_file_that_is_something_else_a_hundred_lines_are_named(
         self, place: Place, decode: Callable[..., Result]
     ) -> None:
@@ -361,6 +379,20 @@ class TestPartition:
         assert names(result) == ["answer", "last"]
         assert "tokens=9 -----\n<|im_user|>user<|im_middle|>hello<|im_end|>" in result.stdout
         assert result.stdout.count("</think>") == 2
+
+    def test_equally_long_samples_are_the_five_previews_in_whatever_order_they_are_stored(
+        self, place: Place, decode: Callable[..., Result]
+    ) -> None:
+        genuine = kimi.generations().filter(pl.col("sample_id") == "answer")
+        rows = pl.concat([genuine.with_columns(sample_id=pl.lit(f"s{n}")) for n in range(23)])
+        target = load_target(Target(model=str(place.model)))
+        previews = first_look(choose(output_facts([rows], target.profile), found_nothing()), ())["sample_id"].to_list()
+        assert len(previews) == 5
+        place.seal(rows)
+        assert names(decode("chats", "--spread")) == previews
+        for order in (rows, rows.reverse()):
+            place.write(*(Record(s, ids, 6) for s, ids in order.select("sample_id", "output_ids").iter_rows()))
+            assert names(decode(place.file, "--spread")) == previews
 
     def test_a_cut_off_output_says_so(self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]) -> None:
         place.seal(rows)
@@ -498,6 +530,10 @@ class TestProcess:
         os.close(ours)
         assert process.returncode == 0
         return said
+
+
+def found_nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=SAMPLE_FINDINGS)
 
 
 def save_plain_tokenizer(directory: Path) -> None:

@@ -148,6 +148,8 @@ def test_prompts_that_fail_are_counted_by_name_and_exit_code_until_they_are_aske
         (["plan", "d", "--tokens-per-second", "nan"], 2, "--tokens-per-second must be a number above 0"),
         (["plan", "d", "--tokens-per-second", "0"], 2, "--tokens-per-second must be a number above 0"),
         (["stats", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
+        (["stats", "d", "--json", "--turns"], 2, "--json has each turn anyway"),
+        (["decode", "d", "--html", "page.html", "-n", "3"], 2, "--html goes with --id and --config alone"),
         (["decode", "d"], 2, "nothing is sealed; materialize raw_generations of d first"),
     ],
 )

@@ -188,7 +188,7 @@ def test_a_conversation_with_tools_says_what_each_message_became(make_project: P
     assert result.exit_code == 0
     found = re.findall(r"----- (.*), ids \d+-\d+ -----\n(.*(?:\n[^-].*)*)", result.stdout)
     assert [name for name, _ in found] == [
-        "message 0: system, after 1 declared tools",
+        "message 0: system, after 1 declared tool",
         "message 1: user",
         "message 2: assistant",
         "message 3: tool",

@@ -14,6 +14,7 @@ from eagle3_assets.cli import app
 from eagle3_assets.cli.fitting import NAME_WIDTH, FittingTables
 from eagle3_assets.cli.summary import summary_table
 from eagle3_assets.cli.tables import histogram_table, lengths_table
+from eagle3_assets.cli.terminal import console
 from eagle3_assets.tokens.lengths import length_statistics
 from eagle3_assets_tests.conftest import ProjectMaker
 from eagle3_assets_tests.pages.corpora import corpus
@@ -92,6 +93,22 @@ def test_a_pipe_is_plain_unless_colours_are_forced(
     out = runner.invoke(app, arguments).stdout
     assert ("\x1b[" in out) == coloured
     assert "\u2502 d-trial" in re.sub(r"\x1b\[[0-9;]*m", "", out)
+
+
+def test_a_sentence_in_a_pipe_is_one_line_and_no_cell_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    piped = TextIOWrapper(BytesIO(), encoding="utf-8")
+    monkeypatch.setattr("sys.stdout", piped)
+    sentence, name = "word " * 100, "n" * 250
+    out = console()
+    out.print(sentence, highlight=False)
+    wide = Table(*(f"column {n}" for n in range(30)))
+    wide.add_row("first", *[f"{n} {name}" for n in range(29)])
+    out.print(wide)
+    piped.flush()
+    assert isinstance(piped.buffer, BytesIO)
+    lines = piped.buffer.getvalue().decode().splitlines()
+    assert lines[0] == sentence
+    assert sum(name in line for line in lines) == 29
 
 
 def test_what_an_encoding_does_not_have_is_escaped(

@@ -95,6 +95,22 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "target.template_arguments: 'messages' cannot be given here: it comes from the source's rows",
         ),
         (
+            "target: m\ndatasets: [{name: a, source: s}]",
+            "target: must be a mapping, not 'm'",
+        ),
+        (
+            "target: {model: m}\ndatasets: [{name: a, source: s, ignore_keys: story}]",
+            "datasets[0].ignore_keys: must be a list, not 'story'",
+        ),
+        (
+            "target: {model: m, template_arguments: {date: 2026-01-01}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: must be what JSON can say, with text in quotes (YAML reads dates)",
+        ),
+        (
+            "target: {model: m, template_arguments: {a: {1: x, b: y}}}\ndatasets: [{name: a, source: s}]",
+            "target.template_arguments: must be what JSON can say",
+        ),
+        (
             "target: {model: m, template_arguments: {enable_thinking: false}}\ndatasets: [{name: a, source: s}]",
             "target.template_arguments: 'enable_thinking' cannot be given here: the dataset's `thinking` sets it",
         ),
@@ -155,7 +171,7 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
         (
             "target: {model: m}\nengine: {kind: sglang, managed: {arguments: --tp 8}}\n"
             "datasets: [{name: a, source: s}]",
-            "engine.managed.arguments: input should be a valid tuple, not '--tp 8'",
+            "engine.managed.arguments: must be a list, not '--tp 8'",
         ),
         (
             "target: {model: m}\nengine: {kind: sglang, endpoints: ['gpu-1:30000']}\ndatasets: [{name: a, source: s}]",

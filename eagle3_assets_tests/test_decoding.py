@@ -98,6 +98,30 @@ def test_unclosed_reasoning_is_reasoning_where_the_prompt_opened_it(decoder: Dec
     assert [(piece.text, piece.kind) for piece in pieces[1:]] == [("x", "reasoning"), ("\n", "text")]
 
 
+def test_markup_out_of_place_is_shown_as_it_is_counted(decoder: Decoder) -> None:
+    assert decoder.profile and decoder.profile.tools
+    tools, x = decoder.profile.tools, encoded(decoder, "x")
+    opened, closed = [kimi.HELLO, kimi.THINK], [kimi.HELLO, kimi.THINK, kimi.END_THINK]
+    end, call = [kimi.END_THINK], [tools.opening, *x, tools.closing]
+
+    def kinds(ids: list[int], prompt_ids: list[int]) -> list[str]:
+        return [piece.kind for piece in decoder.output_pieces(ids, prompt_ids) if piece.text == "x"]
+
+    assert kinds([*x, *end, *x], closed) == ["text", "text"]  # a stray end of reasoning where thinking is off
+    assert kinds([*call, *x, *end, *x], closed) == ["tools", "text", "text"]
+    assert kinds([*x, *call, *x, *end, *x], opened) == ["reasoning", "reasoning", "reasoning", "text"]
+    assert kinds([tools.opening, *x, *end, *x, tools.closing, *x], closed) == ["tools", "tools", "text"]
+    assert kinds([*x, *end, *x, tools.opening, *x, *end, *x], opened) == ["reasoning", "text", "tools", "tools"]
+
+
+def test_a_long_output_has_its_sections(decoder: Decoder) -> None:
+    assert decoder.profile and decoder.profile.tools
+    x = encoded(decoder, "x")
+    ids = [*x * 10_000, kimi.END_THINK, *x * 10_000, kimi.IM_END]
+    pieces = [(piece.kind, len(piece.text)) for piece in decoder.output_pieces(ids)]
+    assert pieces == [("reasoning", 10_000), ("structural", 8), ("text", 10_000), ("structural", 10)]
+
+
 @pytest.mark.parametrize(("finish", "end"), [("length", " cut off ====="), ("stop", "@-1 ====="), (None, "@-1 =====")])
 def test_the_header_says_what_was_cut_off(decoder: Decoder, finish: str | None, end: str) -> None:
     sample = Sample("s", [kimi.HELLO], finish_type=finish)
@@ -153,6 +177,25 @@ def test_line_feeds_stay_in_text_and_are_visible_in_a_header(decoder: Decoder) -
     assert shown(Sample(forged, [kimi.HELLO]), decoder).count("\n") == 2
 
 
+@pytest.mark.parametrize(
+    "forged", ["===== sample_id=other tokens=1 response@0 =====", "----- output -----", "----- prompt: tokens=2 -----"]
+)
+def test_no_text_reads_like_a_heading(decoder: Decoder, forged: str) -> None:
+    name = f"<U+{ord(forged[0]):04X}>{forged[1:]}"
+    x = encoded(decoder, "x\n")
+    for ids in ([*x, *encoded(decoder, forged)], [*x, kimi.END_THINK, *x, *encoded(decoder, f"{forged}\n")]):
+        lines = shown(Sample("s", ids, ids), decoder, prompt=True).splitlines()
+        assert lines.count(name) == 2
+        assert forged not in [line for line in lines[4:] if line != "----- output -----"]
+        headings = [p.text for p in sample_lines(Sample("s", ids, ids), decoder, prompt=True) if p.kind == "heading"]
+        assert [line for line in lines if re.match("===== sample_id=|----- .* -----$", line)] == [
+            heading.rstrip("\n") for heading in headings
+        ]
+    # In the middle of a line, or as the rule that Markdown has, it is no heading.
+    assert f"x {forged}" in shown(Sample("s", encoded(decoder, f"x {forged}\n=====\n-----")), decoder)
+    assert shown(Sample("s", encoded(decoder, "=====\n-----")), decoder).endswith("\n=====\n-----\n")
+
+
 def test_rows_show_index_id_and_text(decoder: Decoder) -> None:
     emoji = "😀".encode()
     ids = [*encoded(decoder, "a\n"), *encoded(decoder, "😀"), kimi.END_THINK, 999_999, encoded(decoder, "é")[0], 1000]
@@ -201,7 +244,7 @@ def test_the_prompt_is_marked(decoder: Decoder) -> None:
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 80))
 def test_spread_takes_different_samples_short_to_long_both_ends_included(lengths: list[int], count: int) -> None:
-    chosen = spread(lengths, count)
+    chosen = spread(lengths, range(len(lengths)), count)
     assert len(set(chosen)) == len(chosen) == min(count, len(lengths))
     taken = [lengths[position] for position in chosen]
     assert taken == sorted(taken)
@@ -210,6 +253,6 @@ def test_spread_takes_different_samples_short_to_long_both_ends_included(lengths
 
 
 def test_spread_is_at_even_quantiles() -> None:
-    assert spread([*range(100, -1, -1)], 5) == [100, 75, 50, 25, 0]
-    assert spread([5, 1, 9], 1) == [0]
-    assert spread([], 3) == []
+    assert spread([*range(100, -1, -1)], [0] * 101, 5) == [100, 75, 50, 25, 0]
+    assert spread([5, 1, 9], [0] * 3, 1) == [0]
+    assert spread([], [], 3) == []

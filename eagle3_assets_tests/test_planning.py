@@ -16,6 +16,7 @@ from eagle3_assets.planning import (
     prompt_tokens,
     tokens_per_output,
 )
+from eagle3_assets.tokens.quantiles import nearest_rank
 
 NONE = Outputs()
 
@@ -24,6 +25,9 @@ def test_prompt_tokens_are_real_lengths() -> None:
     assert prompt_tokens(pl.Series(range(100, 0, -1), dtype=pl.Int32)) == PromptTokens(50, 95, 100, 5050)
     assert prompt_tokens(pl.Series([7], dtype=pl.Int32)) == PromptTokens(7, 7, 7, 7)
     assert prompt_tokens(pl.Series([3, 9], dtype=pl.Int32)) == PromptTokens(3, 9, 9, 12)
+    lengths = pl.Series(range(7, 47), dtype=pl.Int32)
+    found, ranks = prompt_tokens(lengths), [nearest_rank(len(lengths), q) for q in (0.5, 0.95)]
+    assert found and [found.p50, found.p95] == [lengths[rank] for rank in ranks]
     assert prompt_tokens(pl.Series([], dtype=pl.Int32)) is None
 
 

@@ -99,6 +99,11 @@ def test_code_that_nobody_can_see_here_is_refused(tmp_path: Path, reference: str
     (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoConfig": reference}}))
     with pytest.raises(RemoteCodeError, match=said):
         code_files(tmp_path)
+    # A tokenizer's older form, which transformers still loads.
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"auto_map": [reference, None]}))
+    with pytest.raises(RemoteCodeError, match=said):
+        code_files(tmp_path)
 
 
 def test_log_metadata_and_check_name_the_code(

@@ -58,6 +58,7 @@ def test_every_refused_row_is_in_a_file_and_the_first_are_shown(
     assert json.loads(lines[0]) == {
         "source": "prompts.jsonl",
         "row": 2,
+        "conversation_id": None,
         "reason": "is not JSON: Expecting property name enclosed in double quotes at column 2",
     }
     results = check(project, quick)

@@ -36,7 +36,7 @@ from eagle3_assets.target import load_target
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.lengths import added_counts, counted_figures, length_counts, length_figures, length_statistics
 from eagle3_assets.tokens.verdict import Report, Verdict
-from eagle3_assets_tests.conftest import SHARDS, demo_rows, two_datasets, write_jsonl
+from eagle3_assets_tests.conftest import SHARDS, damage, demo_rows, two_datasets, write_jsonl
 from eagle3_assets_tests.pages.corpora import row
 from eagle3_assets_tests.pages.test_page import Elements
 
@@ -204,14 +204,6 @@ def test_a_damaged_shard_is_unreadable_alone(folder: Path, tmp_path: Path, monke
     assert f"calls: no plan, {path}: " in result.stderr
 
 
-def damage_body(path: Path) -> None:
-    """Makes the pages of a parquet file unreadable and leaves its footer whole."""
-    data = bytearray(path.read_bytes())
-    pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    data[4:pages] = b"\xff" * (pages - 4)
-    path.write_bytes(bytes(data))
-
-
 @pytest.mark.parametrize("asset", ["raw_generations", "tokenized_prompts"])
 def test_damage_behind_a_whole_footer_is_one_error_that_names_the_file(
     asset: str, folder: Path, tmp_path: Path
@@ -219,7 +211,7 @@ def test_damage_behind_a_whole_footer_is_one_error_that_names_the_file(
     project = Project(load_config(folder / "eagle3.yaml"))
     sealed = sealed_generations(project.layout, SHARDS[0]).path
     path = Path(str(sealed if asset == "raw_generations" else project.layout.asset_file(asset, SHARDS[0])))
-    damage_body(path)
+    damage(path)
     said = f"{path}: is damaged and cannot be read to its end ("
     assert why(summed(project), SHARDS[0]).startswith(said)
     config = ["--config", str(folder / "eagle3.yaml")]
@@ -248,6 +240,14 @@ def test_stats_are_of_what_is_sealed_now_and_say_what_a_law_refuses(folder: Path
     assert (made["state"], made["statistics"][0]["max"], result.exit_code) == ("refused", 7, 1)
     assert any(reason.startswith("stored_as_captured: 3 of 3 samples break it") for reason in made["why"])
     assert f"{SHARDS[0]} is refused: " in result.stderr
+    for command, code in (("stats", 1), ("decode", 0)):
+        page = folder / f"{command}.html"
+        result = CliRunner().invoke(app, [command, SHARDS[0], "--html", str(page), *config])
+        assert (result.exit_code, page.exists()) == (code, True)
+        assert f"{SHARDS[0]} is refused: " in result.stderr
+        assert "stored_as_captured: 3 of 3 samples break it" in result.stderr
+    result = CliRunner().invoke(app, ["stats", SHARDS[1], "--html", str(folder / "good.html"), *config])
+    assert (result.exit_code, "refused" in result.stderr) == (0, False)
     result = CliRunner().invoke(app, ["stats", SHARDS[1], "--json", *config])
     made = json.loads(result.stdout)
     assert (made["state"], made["why"], result.exit_code) == ("usable", [], 0)

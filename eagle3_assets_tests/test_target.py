@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eagle3_assets.config import Target
+from eagle3_assets.remote_code import code_files
 from eagle3_assets.target import TargetError, load_target, read_model_facts
 from eagle3_assets_tests.conftest import DEMO
 
@@ -55,6 +56,13 @@ def test_what_is_unusable_is_named_with_its_file(
     with pytest.raises(TargetError) as raised:
         facts_of(tmp_path, config, generation)
     assert said in str(raised.value)
+
+
+def test_a_config_that_is_nested_without_end_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"a":' + "[" * 10_000 + "]" * 10_000 + "}")
+    with pytest.raises(TargetError, match=r"config\.json: is nested too deeply"):
+        read_model_facts(tmp_path)
+    assert code_files(tmp_path) == ()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from eagle3_assets.config import load_config
 from eagle3_assets.contract import DRAFT_VOCABULARY
 from eagle3_assets.exports.vocabulary import FILES, Recount
 from eagle3_assets.exports.vocabulary_laws import LAWS
-from eagle3_assets.generation.sealed import read_identity, write_identity
+from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.jobs import CORPUS_JOB
 from eagle3_assets.pages.coverage import coverage_chart, coverage_markdown, coverage_page
 from eagle3_assets.project import Project
@@ -29,7 +28,7 @@ from eagle3_assets.storage.layout import WHOLE
 from eagle3_assets.target import LoadedTarget, load_target
 from eagle3_assets.tokens.vocabulary import VocabularyError
 from eagle3_assets.vocabularies import CorpusVocabulary, corpus_vocabulary, recount
-from eagle3_assets_tests.conftest import SHARDS
+from eagle3_assets_tests.conftest import SHARDS, damage, harm, made_by
 
 D = 400
 
@@ -54,11 +53,6 @@ def trained(project: Project, *keys: str) -> Counter[int]:
     frames = [pl.read_parquet(str(project.layout.asset_file("training_samples", key))) for key in keys]
     rows = pl.concat(frames).select("input_ids", "loss_mask").iter_rows()
     return Counter(i for ids, mask in rows for i, bit in zip(ids, mask, strict=True) if bit)
-
-
-def harm(project: Project, key: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    sealed = sealed_generations(project.layout, key)
-    write_parquet(change(pl.read_parquet(str(sealed.path))), sealed.path)
 
 
 def states(made: CorpusVocabulary) -> dict[str, str]:
@@ -86,6 +80,15 @@ def test_what_is_counted_is_what_training_samples_take(corpus_folder: Path) -> N
     assert row["covered_tokens"] == sum(n for i, n in counted.items() if i in covered)
 
 
+def test_samples_that_are_damaged_cannot_be_counted_again(folder: Path) -> None:
+    project, target = opened(folder)
+    samples = Path(str(project.layout.asset_file("training_samples", SHARDS[1])))
+    damage(samples, "input_ids")
+    again = recount(project, SHARDS, target.vocab_size)
+    assert isinstance(again, str)
+    assert again.startswith(f"{samples}: is damaged and cannot be read to its end (")
+
+
 def test_what_a_law_refuses_or_another_tokenizer_made_is_left_out_by_name(folder: Path) -> None:
     project, _ = opened(folder)
     harm(project, SHARDS[0], lambda rows: rows.with_columns(output_ids=pl.col("output_ids").list.reverse()))
@@ -101,25 +104,20 @@ def test_what_a_law_refuses_or_another_tokenizer_made_is_left_out_by_name(folder
     assert f"{SHARDS[1]} (its ids are of another tokenizer than the target's, " in str(caught.value)
 
 
-def _made_by(project: Project, key: str, weights: str) -> None:
-    """Has a partition's record and its rows say that other weights made it."""
+def _weighed(project: Project, key: str, weights: str) -> None:
     sealed = sealed_generations(project.layout, key)
-    identity = read_identity(sealed.directory, sealed.pointer.fingerprint).model_copy(update={"weights": weights})
-    write_identity(sealed.directory, identity)
-    pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
-    (Path(sealed.directory.path) / "current.json").write_text(pointer.model_dump_json(), encoding="utf-8")
-    said = {"identity": pl.lit(identity.fingerprint), "weight_version": pl.lit(weights)}
-    harm(project, key, lambda rows: rows.with_columns(**said))
+    identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
+    made_by(project, key, identity.model_copy(update={"weights": weights}))
 
 
 def test_partitions_of_two_targets_are_not_counted_together(folder: Path) -> None:
     project, _ = opened(folder)
-    _made_by(project, SHARDS[0], "sha256:0")
+    _weighed(project, SHARDS[0], "sha256:0")
     made = chosen(folder)
     assert states(made)[SHARDS[0]] == "refused"
     assert made.record.partitions.keys() == {SHARDS[1]}
     for number, key in enumerate(SHARDS):
-        _made_by(project, key, f"path:/m@{number}")
+        _weighed(project, key, f"path:/m@{number}")
     made = chosen(folder)
     assert made.record.partitions.keys() == {SHARDS[0]}
     [refused] = [one for one in made.left_out if one.state == "refused"]

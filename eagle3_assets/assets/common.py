@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from eagle3_assets.assets.refusals import refused
 from eagle3_assets.contract import COLUMN_MEANINGS
 from eagle3_assets.engines.base import EngineError
 from eagle3_assets.exports.errors import ExportError
@@ -29,7 +30,6 @@ ERRORS_FOR_PEOPLE = (
     ExportError,
     GenerationError,
     PromptSourceError,
-    RefusedPartitionError,
     StorageError,
     TargetError,
     VocabularyError,
@@ -86,6 +86,8 @@ def failing_clearly() -> Iterator[None]:
     try:
         with not_ended_by_code():
             yield
+    except RefusedPartitionError as error:
+        raise refused(str(error), error.partition, error.reasons, error.report) from error
     except ERRORS_FOR_PEOPLE as error:
         raise dg.Failure(visible(str(error), keep_lines=True), allow_retries=False) from error
     except pl.exceptions.ComputeError as error:

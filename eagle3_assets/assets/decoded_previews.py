@@ -27,7 +27,8 @@ from eagle3_assets.tokens.safe_text import excerpt, markdown_block, markdown_cod
 from eagle3_assets.tokens.strata import first_look
 from eagle3_assets.tokens.verdict import Verdict
 
-LINE = 64
+LINE = 52
+"""Characters of a line: so many have room beside the keys in Dagster's UI on a screen of 1280 pixels."""
 ID_SHOWN, WORD_SHOWN = 80, 24
 """Characters of a sample's id and of a finish type; both are others' text and may be of any length."""
 
@@ -46,7 +47,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"huggingface", "polars"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="3",
+        code_version="4",
         metadata=column_schema(DECODED_PREVIEWS),
     )
     @failing_clearly()
@@ -63,7 +64,9 @@ def build(project: Project) -> dg.AssetsDefinition:
         page, place = preview_page(inspection, loaded), project.layout.page(partition.key)
         write_page(page, place)
         previews, quarantined = inspection.previews, inspection.report.quarantined
-        looked_at = first_look(previews, quarantined or inspection.report.broken).sort("completion_tokens")
+        looked_at = first_look(previews, quarantined or inspection.report.broken).sort(
+            "completion_tokens", maintain_order=True
+        )
         shown = {
             f"preview_{number}": dg.MetadataValue.md(preview_markdown(row, quarantined=row["sample_id"] in quarantined))
             for number, row in enumerate(looked_at.iter_rows(named=True), start=1)

@@ -15,7 +15,8 @@ from eagle3_assets.storage.files import write_page
 from eagle3_assets.storage.layout import WHOLE
 from eagle3_assets.tokens.safe_text import markdown_text
 from eagle3_assets.tokens.vocabulary import vocabulary_verdict
-from eagle3_assets.vocabularies import CorpusVocabulary, corpus_vocabulary, left_out_text
+from eagle3_assets.usable import left_out_text
+from eagle3_assets.vocabularies import CorpusVocabulary, corpus_vocabulary
 
 NAME = "draft_vocabulary"
 

@@ -38,7 +38,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         kinds={"polars", "parquet"},
         partitions_def=partitions_definition(project),
         io_manager_key="parquet",
-        code_version="2",
+        code_version="3",
         metadata=column_schema(LENGTH_STATISTICS),
     )
     @failing_clearly()

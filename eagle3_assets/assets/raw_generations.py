@@ -15,6 +15,7 @@ from eagle3_assets.assets.common import (
     reasons_table,
     usual_metadata,
 )
+from eagle3_assets.assets.refusals import refused
 from eagle3_assets.config import Sampling
 from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.engines.log import heard
@@ -117,7 +118,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         # A stored check status is not trusted: the laws that stop generation are applied to what is there now.
         before = judge_tokenized(project, partition, loaded, prompts, tokenized_prompts).report
         if before.refusals:
-            raise dg.Failure("nothing is generated: " + " ".join(before.refusals), allow_retries=False)
+            raise refused("nothing is generated: " + " ".join(before.refusals), partition.key, before.refusals, before)
         log = Throttle(lambda now: context.log.info(now.line()))
 
         broken = _broken(project, partition, loaded, tokenized_prompts) if config.retry_broken else ()

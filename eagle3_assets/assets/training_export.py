@@ -3,18 +3,17 @@
 from typing import Any
 
 import dagster as dg
-import polars as pl
 
 from eagle3_assets.assets.common import column_schema, failing_clearly, partitions_definition, usual_metadata
 from eagle3_assets.automation import GOOD
 from eagle3_assets.contract import TRAINING_EXPORT
-from eagle3_assets.exporting import REVISION, ToExport, export
+from eagle3_assets.exporting import REVISION, export
+from eagle3_assets.exports.derived import untrainable
+from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.manifest import Manifest
-from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.tokens.safe_text import markdown_text, visible
-from eagle3_assets.training import Stored
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -24,10 +23,12 @@ def build(project: Project) -> dg.AssetsDefinition:
         name="training_export",
         description=(
             "Training samples as files that a trainer reads, split, filtered and counted as the config's section export"
-            " says. Applies every law anew, and its own laws to the files as read back."
+            " says. Applies every law anew, and its own laws to the files as read back. Fails where nothing is left to"
+            " train on."
         ),
         group_name="training",
         kinds={"polars"},
+        deps=["prompts", "tokenized_prompts", "raw_generations", "training_samples"],
         partitions_def=partitions_definition(project),
         code_version=REVISION,
         automation_condition=GOOD,
@@ -35,24 +36,13 @@ def build(project: Project) -> dg.AssetsDefinition:
     )
     @failing_clearly()
     def training_export(
-        context: dg.AssetExecutionContext,
-        prompts: pl.LazyFrame,
-        tokenized_prompts: pl.LazyFrame,
-        raw_generations: Sealed,
-        training_samples: pl.LazyFrame,
-        target: dg.ResourceParam[TargetResource],
+        context: dg.AssetExecutionContext, target: dg.ResourceParam[TargetResource]
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)
-        stored = Stored(prompts, tokenized_prompts, raw_generations)
         place = project.layout.export(partition.key)
-        manifest = export(
-            project,
-            target.load(),
-            [ToExport(partition, stored, training_samples)],
-            place,
-            project.config.export,
-            context.log.info,
-        )
+        manifest = export(project, target.load(), [partition], place, project.config.export, context.log.info).manifest
+        if why := untrainable(manifest):
+            raise ExportError(f"{place}: is whole, and {why}")
         return dg.MaterializeResult(
             metadata={**usual_metadata(sum(file.rows for file in manifest.files), place), **_metadata(manifest)},
             data_version=dg.DataVersion(manifest.data_version),

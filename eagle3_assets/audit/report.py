@@ -4,6 +4,7 @@ What belongs here: counts, verdict, examples. Not here: judging, printing.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from eagle3_assets.audit.auditing import Audited
+from eagle3_assets.files import STDIN
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.verdict import Verdict
 
@@ -97,24 +99,44 @@ def answer(audited: Audited) -> Answer:
     return "warn" if "warned" in states or samples["warned"] or audited.refused_count else "pass"
 
 
-def worst_samples(audited: Audited, count: int = EXAMPLES) -> list[tuple[str, int, list[str]]]:
-    """The samples that break the most laws: name, line, and the laws, errors first."""
+def nothing_there(audited: Audited) -> str | None:
+    """That a file holds nothing at all, in words; None where it does."""
+    if audited.lines or audited.refused_count or audited.without_output:
+        return None
+    return "Standard input was empty." if audited.path == STDIN else "The file holds no rows."
+
+
+@dataclass(frozen=True, slots=True)
+class WorstSample:
+    """A sample, and what laws say of it."""
+
+    sample_id: str
+    line: int
+    breaks: list[str]
+    remarks: list[str]
+    """Laws that it does not break and that remark on it."""
+
+
+def worst_samples(audited: Audited, count: int = EXAMPLES) -> list[WorstSample]:
+    """The samples that break the most laws, then those that have a remark."""
     findings = _of_rows(audited, _findings(audited))
     if findings.is_empty():
         return []
-    errors = pl.col("severity") == "error"
+    law, error = pl.col("law"), pl.col("severity") == "error"
     ranked = (
-        findings.sort(~errors, maintain_order=True)
-        .group_by("row", maintain_order=True)
+        findings.group_by("row", maintain_order=True)
         .agg(
             pl.col("sample_id").first(),
-            pl.col("law").unique(maintain_order=True),
-            pl.col("law").filter(errors).n_unique().alias("errors"),
+            law.filter(error).unique(maintain_order=True).alias("breaks"),
+            law.filter(~error & ~law.is_in(law.filter(error).implode())).unique(maintain_order=True).alias("remarks"),
         )
-        .sort(["errors", "row"], descending=[True, False])
+        .sort([pl.col("breaks").list.len(), "row"], descending=[True, False])
         .head(count)
     )
-    return [(r["sample_id"], audited.lines[r["row"]], r["law"]) for r in ranked.iter_rows(named=True)]
+    return [
+        WorstSample(r["sample_id"], audited.lines[r["row"]], r["breaks"], r["remarks"])
+        for r in ranked.iter_rows(named=True)
+    ]
 
 
 def file_findings(audited: Audited) -> list[Json]:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = {"pass": 0, "warn": 0, "fail": 1, "nothing_judged": 2}
 
-_STDIN = Path("/dev/stdin")
-
 _FOREIGN: dict[str, Any] = {"quarantine_limit": 0.0, "coverage": 0.0, "mixed_records": True}
 """How any file is judged: nobody leaves its broken rows out, asked for its missing ones, or wrote all rows alike."""
 
@@ -60,16 +58,17 @@ def audit(
     Exit code 0: pass or warn. 1: at least one FILE breaks a law. 2: a FILE cannot be used, or nothing of it was judged.
     """
     from eagle3_assets.audit.auditing import audit_file
-    from eagle3_assets.audit.report import answer, audit_json, unusable_json
+    from eagle3_assets.audit.report import answer, audit_json, nothing_there, unusable_json
     from eagle3_assets.audit.sources import AuditError
     from eagle3_assets.cli.audit_tables import audit_tables
+    from eagle3_assets.files import STDIN
 
     own_process = ctx.obj == OWN_PROCESS
     context = _context(profile, tokenizer, config, trust_remote_code=trust_remote_code, own_process=own_process)
     code = 0
     for file in files:
         try:
-            audited = audit_file(_STDIN if file == Path("-") else file, context)
+            audited = audit_file(STDIN if file == Path("-") else file, context)
         except AuditError as error:
             code = 2
             if as_json:
@@ -80,6 +79,8 @@ def audit(
         code = max(code, _EXIT_CODES[verdict])
         if as_json:
             _write_json(audit_json(audited))
+            if nothing := nothing_there(audited):
+                say(nothing)
         else:
             out = console()
             for piece in audit_tables(audited, every_law=every_law):

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from eagle3_assets.audit.auditing import Audited
 from eagle3_assets.audit.chat_dumps import LOSSES, UNFAITHFUL, ChatDump
-from eagle3_assets.audit.report import answer, file_findings, law_verdicts, sample_counts, worst_samples
+from eagle3_assets.audit.report import answer, file_findings, law_verdicts, nothing_there, sample_counts, worst_samples
 from eagle3_assets.cli.tables import MARKS
 from eagle3_assets.interchange import Row, read_rows
 from eagle3_assets.tokens.evidence import collect_evidence, worst_first
@@ -39,7 +40,7 @@ _UNVERIFIED = "Ordinary ids are not verified by these laws: replay of this pipel
 _WORST_FIRST: tuple[Status, ...] = ("failed", "warned", "passed", "not_judged")
 
 
-def audit_tables(audited: Audited, *, every_law: bool = False) -> Iterator[Table | Text]:
+def audit_tables(audited: Audited, *, every_law: bool = False) -> Iterator["Table | Text | Laws"]:
     """All that is printed of one file, in order.
 
     Args:
@@ -66,6 +67,8 @@ def audit_tables(audited: Audited, *, every_law: bool = False) -> Iterator[Table
     yield from _refused(audited)
     if audited.chats is not None:
         yield from _chats(audited.chats)
+    if nothing := nothing_there(audited):
+        yield Text(nothing)
     if not counts["judged"]:
         return
     for finding in file_findings(audited)[:SHOWN]:
@@ -84,21 +87,42 @@ def _places(lines: list[int]) -> str:
     return f" ({'line' if len(lines) == 1 else 'lines'} {named})" if lines else ""
 
 
-def _laws(verdicts: Sequence[Verdict], *, every_law: bool) -> Table:
-    """What is broken first; names are never cut, and what is said is wrapped by words."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+class Laws:
+    """Marks and what is said beside each: wrapped by words in a terminal, whole lines where no line is wrapped."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Text, Text]] = []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Either form."""
+        beside = max((mark.cell_len for mark, _ in self.rows), default=0) + 2
+        if options.no_wrap:
+            for mark, said in self.rows:
+                first, *others = said.split("\n")
+                yield Text.assemble(mark, " " * (beside - mark.cell_len), first)
+                yield from (Text(" " * beside) + line for line in others)
+            return
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for row in self.rows:
+            table.add_row(*row)
+        yield table
+
+
+def _laws(verdicts: Sequence[Verdict], *, every_law: bool) -> Laws:
+    """What is broken first; names are never cut."""
+    laws = Laws()
     for verdict in sorted(verdicts, key=lambda v: _WORST_FIRST.index(v.status)):
         if verdict.status != "not_judged" or every_law:
-            table.add_row(MARKS[verdict.status], _law(verdict))
+            laws.rows.append((MARKS[verdict.status], _law(verdict)))
     silent = Counter(v.reason or "" for v in verdicts if v.status == "not_judged")
     if silent and not every_law:
         numbered = silent.most_common()
         reasons = "; ".join(f"{reason} ({number})" if number > 1 else reason for reason, number in numbered)
         said = f"{counted(silent.total(), 'law')} not judged (--all lists them): {reasons}"
-        table.add_row(MARKS["not_judged"], Text(visible(said)))
-    return table
+        laws.rows.append((MARKS["not_judged"], Text(visible(said))))
+    return laws
 
 
 def _law(verdict: Verdict) -> Text:
@@ -115,7 +139,7 @@ def _law(verdict: Verdict) -> Text:
 def _next(audited: Audited) -> str:
     """The command with which a person goes on."""
     file = shlex.quote(str(audited.path))
-    for sample, _, _ in worst_samples(audited, SHOWN):
+    for sample in (one.sample_id for one in worst_samples(audited, SHOWN)):
         if visible(sample) == sample and _can_be_decoded(audited.path):
             return f". Look at one: eagle3-assets decode {visible(file)} --id {shlex.quote(sample)} --tokenizer DIR"
     return f". All that was found: eagle3-assets audit {visible(file)} --json"
@@ -134,22 +158,25 @@ def _worst(audited: Audited) -> Iterator[Table]:
     if not worst:
         return
     table = Table(title="Worst samples", title_justify="left")
-    for column in ("sample", "line", "laws"):
+    for column in ("sample", "line", "breaks", "remark of"):
         table.add_column(column, overflow="fold")
-    for sample, line, laws in worst:
-        table.add_row(Text(visible(sample)), str(line), ", ".join(laws))
+    for one in worst:
+        table.add_row(Text(visible(one.sample_id)), str(one.line), ", ".join(one.breaks), ", ".join(one.remarks))
     yield table
 
 
 def _context(audited: Audited) -> Iterator[Text]:
-    """Each law's first offender with the ids around it, and their text where there is a tokenizer."""
+    """Each law's first offender, and the first sample that it only remarks on, with the ids around and their text."""
     for report in (audited.prompts, audited.generations):
-        first = worst_first(report.findings).unique("law", keep="first", maintain_order=True)
+        first = worst_first(report.findings).unique(["law", "severity"], keep="first", maintain_order=True)
         first = first.filter(pl.col("sample_id").is_in(audited.offenders["sample_id"].to_list()))
         for item in collect_evidence(first, [audited.offenders], audited.context, limit=len(first)):
             at = "" if item.index is None else f" at {item.index}"
+            remark = "remark of " if item.severity == "warning" else ""
             yield Text.assemble(
-                (f"\n{item.law}", "bold"), f" {visible(item.sample_id)}{at}: {visible(item.detail)}\n  {item.ids_line}"
+                f"\n{remark}",
+                (item.law, "bold"),
+                f" {visible(item.sample_id)}{at}: {visible(item.detail)}\n  {item.ids_line}",
             )
             if item.text:
                 yield Text(f"  {visible(item.text)}")

@@ -32,11 +32,15 @@ IdsOption = Annotated[bool, typer.Option("--ids", help="A row for each token: in
 def decode(
     ctx: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="PARTITION|FILE", help="A partition's key, or a file of raw responses (*.jsonl).")
+        str,
+        typer.Argument(
+            metavar="PARTITION|FILE", help="A partition's key, or a file of raw responses (*.jsonl), - for stdin."
+        ),
     ],
     count: Annotated[
-        int, typer.Option("-n", min=1, metavar="N", help="How many samples; with --id, all of those.")
-    ] = 5,
+        int | None,
+        typer.Option("-n", min=1, metavar="N", help="How many samples; with --id, all of those.", show_default="5"),
+    ] = None,
     spread: SpreadOption = False,
     sample_ids: Annotated[
         list[str] | None,
@@ -69,26 +73,28 @@ def decode(
     Of a FILE the first -n samples are read and no more: what comes after them is not checked, and a line on stderr says
     so. With --spread or --id the whole file is read.
 
-    The page of --html shows the samples of decoded_previews, and those asked for by --id before them.
+    The page of --html shows the samples of decoded_previews, and those asked for by --id before them. Whether a law
+    refuses the partition is said, and no matter of the exit code: stats judges.
 
     Exit code 0: all that was read is fine. 1: lines of the FILE are broken or hold a sample again; each is named on
     stderr, and what can be decoded is shown. 2: nothing to show, or a sample asked for by --id is not there.
     """
     from eagle3_assets.config import load_config
     from eagle3_assets.decoding import Decoder, sample_json, sample_lines
+    from eagle3_assets.files import STDIN
     from eagle3_assets.project import Project
     from eagle3_assets.sample_sources import Choice, FileSource, PartitionSource, SampleSource, SourceError
 
     if spread and sample_ids:
         raise SourceError("--spread and --id exclude each other")
-    if html is not None and (spread or ids or prompt or as_json or tokenizer):
+    if html is not None and (count or spread or ids or prompt or as_json or tokenizer):
         raise SourceError("--html goes with --id and --config alone: its page has ids and prompts of its own choice")
     project = cache(lambda: Project(load_config(config)))
     sealed = None if _names_file(source) else _sealed(project(), source)
     if html is not None and not sealed:
         raise SourceError(f"{source}: --html shows a partition; for a file there is --json, and eagle3-assets audit")
     samples: SampleSource
-    samples = PartitionSource(sealed) if sealed else FileSource(Path(source), report=say)
+    samples = PartitionSource(sealed) if sealed else FileSource(STDIN if source == "-" else Path(source), report=say)
     own_process = ctx.obj == OWN_PROCESS
     if tokenizer:
         decoder = _directory_decoder(tokenizer, trust_remote_code=trust_remote_code, own_process=own_process)
@@ -105,7 +111,7 @@ def decode(
     if decoder.reasoning_end_id is None and decoder.profile:
         say(f"the profile {decoder.profile.name} names no end of reasoning, so every sample says response@-1")
     write = writer(sys.stdout)
-    for sample in samples.samples(Choice(count, spread, tuple(sample_ids or ()))):
+    for sample in samples.samples(Choice(count or 5, spread, tuple(sample_ids or ()))):
         if as_json:
             typer.echo(sample_json(sample, decoder, ids=ids, prompt=prompt))
             continue
@@ -118,7 +124,7 @@ def decode(
 def _names_file(source: str) -> bool:
     """Whether a source is a file: it is there, or called like one. A directory may share a partition's name."""
     path = Path(source)
-    return source.endswith(".jsonl") or (path.exists() and not path.is_dir())
+    return source == "-" or source.endswith(".jsonl") or (path.exists() and not path.is_dir())
 
 
 def _sealed(project: "Project", key: str) -> "Sealed":

@@ -9,6 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from eagle3_assets.cli.decode import loaded_target
+from eagle3_assets.cli.left_out import print_left_out
 from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
 from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, console, place_given, say
 
@@ -63,17 +64,17 @@ def export(
 
     What is not given is the config's section `export`. An interrupted export goes on where it ended.
 
-    Exit code 0: the export is whole. 1: it is, and has no rows to train on. 2: nothing, or not all, could be exported;
-    the text says why.
+    With --all, partitions that cannot be exported are left out and named; one that is named must be exported.
+
+    Exit code 0: the export is whole, and only partitions of which nothing is generated yet are left out. 1: it is
+    whole, and others are left out, or it has no rows to train on. 2: nothing, or not all, could be exported, or it
+    could not be uploaded; the text says why.
     """
     from eagle3_assets.config import Export
-    from eagle3_assets.exporting import ToExport
     from eagle3_assets.exporting import export as write
+    from eagle3_assets.exports.derived import untrainable
     from eagle3_assets.exports.pushing import push as upload
     from eagle3_assets.exports.pushing import require_pushable
-    from eagle3_assets.exports.selection import EVAL, TRAIN
-    from eagle3_assets.storage.files import scan_parquet
-    from eagle3_assets.training import read_stored
 
     into = place_given(to)
     if push is not None:
@@ -97,20 +98,16 @@ def export(
         raise typer.BadParameter(f"--{str(fault['loc'][0]).replace('_', '-')}: {fault['msg']}") from None
     # The vocabulary's files are torch's, so it must not be kept out.
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS and not settings.vocabulary)
-
-    def stored(key: str) -> ToExport:
-        path = project.layout.asset_file("training_samples", key)
-        return ToExport(project.partition(key), read_stored(project, key), scan_parquet(path, asset="training_samples"))
-
-    manifest = write(project, target, [stored(key) for key in keys], into, settings, say)
-    _show(manifest)
-    if not manifest.rows(TRAIN):
-        held_out = manifest.rows(EVAL)
-        why = f": all {held_out:,} exported rows are held out; give a smaller --eval-share" if held_out else ""
-        say(f"no sample is left to train on{why}", style=ERROR)
+    made = write(project, target, [project.partition(key) for key in keys], into, settings, say, leave_out=every)
+    _show(made.manifest)
+    at_fault = print_left_out(made.left_out, "exported")
+    if why := untrainable(made.manifest):
+        say(why, style=ERROR)
         raise typer.Exit(1)
     if push is not None:
         say(f"{to}: uploaded to {upload(into, push)}")
+    if at_fault:
+        raise typer.Exit(1)
 
 
 def verify(directory: DirectoryArgument) -> None:

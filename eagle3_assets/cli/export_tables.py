@@ -10,8 +10,7 @@ from rich.table import Table
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.exports.selection import FATES, SPLITS
 from eagle3_assets.prompts.rows import Accounts
-from eagle3_assets.tokens.laws.base import counted
-from eagle3_assets.whereabouts import MEANINGS, Whereabouts
+from eagle3_assets.whereabouts import MEANINGS
 
 
 def fates_table(partitions: Sequence[tuple[str, Mapping[str, int], int]]) -> Table:
@@ -58,14 +57,15 @@ def source_table(accounts: Accounts) -> Table:
     return table
 
 
-def whereabouts_table(found: Whereabouts) -> Table:
-    """Where the prompts of a partition ended, and what that means."""
+def whereabouts_table(heading: str, fates: Mapping[str, int]) -> Table:
+    """Where prompts ended, given how many by fate, and what that means."""
     table = Table()
-    table.add_column(f"prompts of {found.partition}, from {counted(found.used_rows, 'row')}")
+    table.add_column(heading)
     table.add_column("", justify="right")
     table.add_column("")
-    for fate, count in found.fates.items():
-        table.add_row(fate, f"{count:,}", MEANINGS[fate])
+    for fate in MEANINGS:
+        if fate in fates:
+            table.add_row(fate, f"{fates[fate]:,}", MEANINGS[fate])
     table.add_section()
-    table.add_row("all", f"{len(found.prompts):,}", "")
+    table.add_row("all", f"{sum(fates.values()):,}", "")
     return table

@@ -46,7 +46,7 @@ class Fitting:
         if needed + frame <= room:
             yield narrow
         else:
-            yield from _blocks(table, console, room)
+            yield from _blocks(table, console, options)
 
 
 def _empty(table: Table) -> Table:
@@ -83,7 +83,7 @@ def _needed(column: Column, console: Console) -> int:
     return widest if column.justify == "right" else min(widest, NAME_WIDTH)
 
 
-def _blocks(table: Table, console: Console, room: int) -> Iterator[Text | Padding]:
+def _blocks(table: Table, console: Console, options: ConsoleOptions) -> Iterator[Text | Padding]:
     """A line for the first cell of each row; below it the others that are not empty, each after its column's name."""
     first, *others = table.columns
     names = [_text(column.header, console) for column in others]
@@ -100,8 +100,9 @@ def _blocks(table: Table, console: Console, room: int) -> Iterator[Text | Paddin
             for name, column in zip(names, cells, strict=True)
             if column[at].plain
         ]
-        for line in _packed(items, room - _INDENT):
-            yield Padding(line, (0, 0, 0, _INDENT))
+        for line in _packed(items, options.max_width - _INDENT):
+            # Where no line is wrapped, padding would cut one that is too long.
+            yield Text(" " * _INDENT) + line if options.no_wrap else Padding(line, (0, 0, 0, _INDENT))
     if table.caption:
         yield Text(str(table.caption), style="dim")
 

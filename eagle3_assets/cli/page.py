@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eagle3_assets.cli.terminal import place_given, say
+from eagle3_assets.cli.terminal import ERROR, place_given, say
 
 if TYPE_CHECKING:
     from eagle3_assets.project import Project
@@ -20,7 +20,7 @@ HtmlOption = Annotated[
 ]
 
 
-def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str, asked_for: Sequence[str] = ()) -> None:
+def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str, asked_for: Sequence[str] = ()) -> bool:
     """Makes a partition's page anew, from what is sealed and the prompts that are stored.
 
     Args:
@@ -30,22 +30,29 @@ def write_page_of(project: "Project", key: str, target: "LoadedTarget", to: str,
         to: path or URL of the page; what is there is replaced.
         asked_for: ids of samples to show besides.
 
+    Returns:
+        Whether the partition may be used; why not is said.
+
     Raises:
         StorageError: nothing is sealed, prompts are not stored, a file is damaged, or the page cannot be written.
         SourceError: a sample that was asked for has no output.
     """
     from eagle3_assets.inspecting import inspect_partition
     from eagle3_assets.pages.page import preview_page
-    from eagle3_assets.storage.files import naming_damage, scan_parquet, sealed_generations, write_page
+    from eagle3_assets.storage.files import naming_damage, write_page
+    from eagle3_assets.training import read_stored, refusals
 
     place = place_given(to)
     partition = project.partition(key)
-    sealed = sealed_generations(project.layout, key)
-    prompts, tokenized = (
-        scan_parquet(project.layout.asset_file(asset, key), asset=asset) for asset in ("prompts", "tokenized_prompts")
-    )
+    stored = read_stored(project, key)
     with naming_damage(project.layout, key):
-        inspection = inspect_partition(project, partition, target, prompts, tokenized, sealed, asked_for)
+        inspection = inspect_partition(
+            project, partition, target, stored.prompts, stored.tokenized, stored.sealed, asked_for
+        )
+        why = refusals(stored, inspection.report)
     page = preview_page(inspection, target)
     write_page(page, place)
     say(f"{to}: {len(inspection.samples)} samples of {key}, {len(page.encode()) / 1_000:,.0f} kB")
+    if why:
+        say(f"{key} is refused: {'; '.join(why)}", style=ERROR)
+    return not why

@@ -123,8 +123,9 @@ def stats(
 
     Of what is sealed now, counted and judged anew, whatever was materialized of it before.
 
-    Exit code 1: a law refuses one of the partitions, or it cannot be judged; its lengths are shown all the same. 2: a
-    named partition is not sealed, or cannot be read. With --all, those that are sealed are shown.
+    Exit code 1: a law refuses one of the partitions, or it cannot be judged; its lengths are shown, or its page is
+    written, all the same. 2: a named partition is not sealed, or cannot be read; or its page cannot be made. With
+    --all, those that are sealed are shown.
     """
     from eagle3_assets.generation.sealed import CURRENT
     from eagle3_assets.inspecting import partition_lengths
@@ -134,10 +135,13 @@ def stats(
     keys = chosen(project, partitions or [], every=every, trials=False)
     if html is not None and (every or len(keys) > 1 or as_json or turns):
         raise typer.BadParameter("--html writes the page of one partition, and nothing else")
+    if as_json and turns:
+        raise typer.BadParameter("--turns is of the table; --json has each turn anyway")
     missing = [key for key in keys if every and not is_stored(project.layout.generations(key) / CURRENT)]
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     if html is not None:
-        write_page_of(project, keys[0], target, html)
+        if not write_page_of(project, keys[0], target, html):
+            raise typer.Exit(1)
         return
     with waiting("counting and judging ..."):
         made = [partition_lengths(project, project.partition(key), target) for key in keys if key not in missing]

@@ -10,7 +10,7 @@ import typer
 
 from eagle3_assets.cli.decode import IdsOption, SpreadOption, loaded_target
 from eagle3_assets.cli.partitions import ConfigOption, open_project
-from eagle3_assets.cli.terminal import OWN_PROCESS, writer
+from eagle3_assets.cli.terminal import OWN_PROCESS, place_given, say, writer
 
 
 def prompt(
@@ -25,6 +25,10 @@ def prompt(
         typer.Option("--id", help="This sample; may be given several times. Shown in the partition's order."),
     ] = None,
     ids: IdsOption = False,
+    html: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Write a page of these prompts there instead; it opens from disk."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A line of JSON for each prompt; docs/looking.md says what is in it.")
     ] = False,
@@ -39,18 +43,32 @@ def prompt(
     at it. 2: nothing to show, or a sample asked for by --id is not there.
     """
     from eagle3_assets.decoding import Decoder
+    from eagle3_assets.pages.prompts import prompts_page
     from eagle3_assets.prompt_views import prompt_json, prompt_lines, stored_prompts
     from eagle3_assets.sample_sources import Choice, SourceError
+    from eagle3_assets.storage.files import write_page
 
     if spread and sample_ids:
         raise SourceError("--spread and --id exclude each other")
+    if html is not None and (ids or as_json):
+        raise SourceError("--html does not go with --ids or --json: its page has the ids")
+    place = None if html is None else place_given(html)
     project = open_project(config)
     chosen = project.partition(partition)
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     decoder = Decoder(target.tokenizer, target.profile)
+    views = stored_prompts(project, chosen, target, Choice(count, spread, tuple(sample_ids or ())))
+    if place is not None:
+        shown = list(views)
+        page = prompts_page(chosen.key, shown, decoder)
+        write_page(page, place)
+        say(f"{html}: {len(shown)} prompts of {chosen.key}, {len(page.encode()) / 1_000:,.0f} kB")
+        if any(view.changed for view in shown):
+            raise typer.Exit(1)
+        return
     write = writer(sys.stdout)
     changed = False
-    for view in stored_prompts(project, chosen, target, Choice(count, spread, tuple(sample_ids or ()))):
+    for view in views:
         changed |= view.changed
         if as_json:
             typer.echo(prompt_json(view, decoder, ids=ids))

@@ -32,7 +32,7 @@ INTERRUPTED = 130
 """128 + SIGINT."""
 
 PIPE_WIDTH = 200
-"""Columns of what is no terminal."""
+"""Columns of tables in what is no terminal."""
 
 _KEPT: Final = {
     **dict.fromkeys(("materialize", "demo"), "; what was generated is kept, and the next materialize goes on from it"),
@@ -156,10 +156,14 @@ def _explained_errors() -> tuple[type[Exception], ...]:
 
 
 def console() -> Console:
-    """Where tables go: as wide as COLUMNS or the terminal; wide enough for nearly all columns in a pipe or a file."""
+    """Where tables and sentences go: as wide as COLUMNS or the terminal.
+
+    In a pipe or a file tables have room for nearly all columns, and a sentence is one line, however long.
+    """
     asked = os.environ.get("COLUMNS", "")
-    width = int(asked) if asked.isdecimal() and int(asked) else None if sys.stdout.isatty() else PIPE_WIDTH
-    made = _console(sys.stdout, width)
+    width = int(asked) if asked.isdecimal() and int(asked) else None
+    piped = width is None and not sys.stdout.isatty()
+    made = _console(sys.stdout, PIPE_WIDTH if piped else width, whole_lines=piped)
     made.push_render_hook(FittingTables())
     return made
 
@@ -174,6 +178,12 @@ def waiting(text: str) -> AbstractContextManager[object]:
     return messages().status(text) if sys.stderr.isatty() else nullcontext()
 
 
-def _console(stream: TextIO, width: int | None = None) -> Console:
+def _console(stream: TextIO, width: int | None = None, *, whole_lines: bool = False) -> Console:
     # Without a height, rich takes 80 columns where TERM is dumb, whatever width is given.
-    return Console(file=stream, width=width, height=width and 25, color_system="auto" if has_colours(stream) else None)
+    return Console(
+        file=stream,
+        width=width,
+        height=width and 25,
+        soft_wrap=whole_lines,
+        color_system="auto" if has_colours(stream) else None,
+    )

@@ -11,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from eagle3_assets.cli.decode import loaded_target
+from eagle3_assets.cli.left_out import print_left_out
 from eagle3_assets.cli.partitions import ConfigOption, open_project
 from eagle3_assets.cli.terminal import OWN_PROCESS, console, place_given, say, waiting
 from eagle3_assets.tokens.wording import percent
 
 if TYPE_CHECKING:
     import polars as pl
-
-_STYLES = {"refused": "bold red", "unreadable": "bold red"}
 
 
 def vocabulary(
@@ -44,7 +43,6 @@ def vocabulary(
     from eagle3_assets.exports.vocabulary import FILES, require_torch, vocabulary_files, write_vocabulary
     from eagle3_assets.pages.coverage import coverage_page
     from eagle3_assets.storage.files import write_page
-    from eagle3_assets.tokens.safe_text import visible
     from eagle3_assets.tokens.vocabulary import vocabulary_verdict
     from eagle3_assets.vocabularies import corpus_vocabulary
 
@@ -57,9 +55,7 @@ def vocabulary(
         made = corpus_vocabulary(project, target, size or project.config.export.draft_vocab_size)
     out = console()
     out.print(sizes_table(made.table()))
-    for one in made.left_out:
-        why = f": {visible('; '.join(one.why))}" if one.why else ", not counted"
-        out.print(Text.assemble((one.state, _STYLES.get(one.state, "")), f" {one.partition}{why}"))
+    at_fault = print_left_out(made.left_out, "counted")
     out.print(vocabulary_verdict(made.vocabulary), highlight=False, markup=False)
     if to:
         write_vocabulary(vocabulary_files(made.vocabulary, made.record), place_given(to))
@@ -67,7 +63,7 @@ def vocabulary(
     if html is not None:
         write_page(coverage_page(made), place_given(html))
         say(f"{html}: the page")
-    if any(one.state in _STYLES for one in made.left_out):
+    if at_fault:
         raise typer.Exit(1)
 
 

@@ -1,15 +1,17 @@
-"""``eagle3-assets whereabouts``: where every source row and every prompt of a partition went, by id and added up.
+"""``eagle3-assets whereabouts``: where every source row and every prompt of partitions went, by id and added up.
 
 What belongs here: the command. Not here: following (``whereabouts``), tables (``export_tables``).
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eagle3_assets.cli.decode import loaded_target
-from eagle3_assets.cli.partitions import ConfigOption, open_project
+from eagle3_assets.cli.left_out import print_left_out
+from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
 from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, place_given, say
 
 if TYPE_CHECKING:
@@ -19,10 +21,15 @@ if TYPE_CHECKING:
 
 def whereabouts(
     ctx: typer.Context,
-    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Its key.")],
+    partitions: PartitionArguments = None,
+    every: AllOption = False,
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", metavar="ID", help="Only this sample or conversation; may be given several times."),
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Only this sample or conversation, or refused row, as file:row; may be given several times.",
+        ),
     ] = None,
     totals: Annotated[bool, typer.Option("--totals", help="The totals alone, without a line for each prompt.")] = False,
     export: Annotated[
@@ -33,37 +40,60 @@ def whereabouts(
     """Shows where every source row and every prompt went: refused, failed, quarantined, filtered, exported.
 
     A line on stdout for each refused row of the source and for each prompt, its fields parted by tabs: where it went,
-    its id (of a refused row, file:row), and the file and row that it is in, or the reason why it is in none. Then the
-    totals, which add up.
+    its partition, its id (of a refused row, file:row), and the file and row that it is in, or the reason why it is in
+    none. Then the totals, which add up. A row that cannot be read is refused in every shard of its dataset, as nothing
+    tells which one it would belong to.
 
-    Exit code 0: all is accounted for. 1: something does not add up, or the export is older than the data. 2: nothing
-    could be said, or no prompt has that id.
+    With --all, partitions of which nothing is generated, or that cannot be read, are named.
+
+    Exit code 0: all is accounted for. 1: something does not add up, a partition cannot be read, or the export is older
+    than the data. 2: nothing could be said, or no prompt and no refused row has that id.
     """
+    from eagle3_assets.cli.export_tables import source_table, whereabouts_table
     from eagle3_assets.exports.manifest import read_manifest
+    from eagle3_assets.generation.sealed import read_current
+    from eagle3_assets.tokens.laws.base import counted
+    from eagle3_assets.usable import UNREADABLE, PartitionState
     from eagle3_assets.whereabouts import refused_rows
     from eagle3_assets.whereabouts import whereabouts as follow
 
     project = open_project(config)
-    chosen = project.partition(partition)
+    keys = list(dict.fromkeys(chosen(project, partitions or [], every=every, trials=False)))
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
-    place = project.layout.export(partition) if export is None else place_given(export)
-    if export is not None and partition not in {one.partition for one in read_manifest(place).partitions}:
-        say(f"{export}: is an export without {partition}", style=WARNING)
-    found = follow(project, chosen, target, place)
-    if not totals:
-        shown = 0
-        for line in _lines(found, refused_rows(project, chosen), frozenset(ids or ())):
-            typer.echo(line)
-            shown += 1
-        if ids and not shown:
-            raise typer.BadParameter(f"{partition} has no prompt of {', '.join(ids)}")
-    if not ids:
-        _show_totals(found)
-    for refusal in found.refusals:
-        say(f"{partition} is refused as training data: {refusal}", style=WARNING)
-    for fault in found.faults:
-        say(fault, style=ERROR)
-    if found.faults:
+    exported = None if export is None else {one.partition for one in read_manifest(place_given(export)).partitions}
+    out, shown, faulty, fates, left_out = console(), 0, False, Counter[str](), []
+    for key in keys:
+        partition = project.partition(key)
+        if exported is not None and key not in exported:
+            say(f"{export}: is an export without {key}", style=WARNING)
+        try:
+            if every and read_current(project.layout.generations(key)) is None:
+                left_out.append(PartitionState(key, "missing"))
+                continue
+            found = follow(project, partition, target, place_given(export) if export else project.layout.export(key))
+            for line in () if totals else _lines(found, refused_rows(project, partition), frozenset(ids or ())):
+                typer.echo(line)
+                shown += 1
+        except UNREADABLE as error:
+            if not every:
+                raise
+            left_out.append(PartitionState(key, "unreadable", (str(error),)))
+            continue
+        fates.update(found.fates)
+        if not ids and found.source is not None:
+            out.print(source_table(found.source))
+        if not ids:
+            out.print(whereabouts_table(f"prompts of {key}, from {counted(found.used_rows, 'row')}", found.fates))
+        for refusal in found.refusals:
+            say(f"{key} is refused as training data: {refusal}", style=WARNING)
+        for fault in found.faults:
+            say(f"{key}: {fault}", style=ERROR)
+        faulty |= bool(found.faults)
+    if ids and not totals and not shown:
+        raise typer.BadParameter(f"no prompt and no refused row there has the id {', '.join(ids)}")
+    if len(keys) > 1 and not ids:
+        out.print(whereabouts_table(f"prompts of {counted(len(keys) - len(left_out), 'partition')}", fates))
+    if print_left_out(left_out, "generated") or faulty:
         raise typer.Exit(1)
 
 
@@ -73,19 +103,11 @@ def _lines(found: "Whereabouts", refused: "Iterator[NotedRow]", ids: frozenset[s
     def line(*fields: str) -> str:
         return "\t".join(map(visible, fields))
 
-    if not ids:
-        for row in refused:
-            yield line("refused_row", f"{row.source}:{row.row}", row.reason)
+    for row in refused:
+        place = f"{row.source}:{row.row}"
+        if not ids or ids & {place, row.conversation_id}:
+            yield line("refused_row", found.partition, place, row.reason)
     columns = ("fate", "sample_id", "conversation_id", "file", "row", "reason")
     for fate, sample, conversation, file, row, reason in found.prompts.select(columns).iter_rows():
         if not ids or ids & {sample, conversation}:
-            yield line(fate, sample, reason or "" if file is None else f"{file}:{row}")
-
-
-def _show_totals(found: "Whereabouts") -> None:
-    from eagle3_assets.cli.export_tables import source_table, whereabouts_table
-
-    out = console()
-    if found.source is not None:
-        out.print(source_table(found.source))
-    out.print(whereabouts_table(found))
+            yield line(fate, found.partition, sample, reason or "" if file is None else f"{file}:{row}")

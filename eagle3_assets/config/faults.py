@@ -12,6 +12,12 @@ from eagle3_assets.config.engines import ENGINES
 from eagle3_assets.config.models import Eagle3Config
 from eagle3_assets.tokens.safe_text import quoted
 
+_KINDS = {
+    "tuple_type": "must be a list",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a mapping"),
+}
+"""What a value must be by its kind, as a YAML file has it and not Python."""
+
 
 def faults_of(error: ValidationError) -> list[str]:
     """One line for each fault."""
@@ -44,6 +50,7 @@ def _explained(fault: Any) -> str:  # noqa: ANN401 - pydantic's error dictionary
         return f".kind: must be one of {', '.join(ENGINES)}, not {_shown(fault['ctx']['tag'])}"
     if kind == "union_tag_not_found":
         return f": must be a mapping with the key kind, not {_shown(fault['input'])}"
+    message = _KINDS.get(kind, message)
     said = f": {message[:1].lower()}{message[1:]}"
     names_the_keys = kind == "value_error" and isinstance(fault["input"], dict)
     # A webhook's URL is a secret as a whole, and may stand where only the name of its variable should.

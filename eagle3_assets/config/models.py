@@ -4,6 +4,7 @@ What belongs here: settings models, their defaults and limits. Not here: engines
 (``loading``), anything that acts on a setting.
 """
 
+import json
 import re
 from typing import Annotated, Any, Literal
 
@@ -97,6 +98,10 @@ class Target(Settings):
         for name in value:
             if name in GIVEN_TO_TEMPLATE:
                 raise ValueError(f"{name!r} cannot be given here: {GIVEN_TO_TEMPLATE[name]}")
+        try:
+            json.dumps(value, allow_nan=False, sort_keys=True)  # as it is hashed
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"must be what JSON can say, with text in quotes (YAML reads dates): {error}") from None
         return value
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import polars as pl
 
 from eagle3_assets.exports.formats import Format
-from eagle3_assets.exports.manifest import DataFile, Lengths
-from eagle3_assets.exports.selection import FATES, SPLITS
+from eagle3_assets.exports.manifest import DataFile, Lengths, Manifest
+from eagle3_assets.exports.selection import EVAL, FATES, SPLITS, TRAIN
 from eagle3_assets.identity import digest
 
 
@@ -22,6 +22,15 @@ def fates_in(index: pl.DataFrame) -> dict[str, int]:
     """
     counts = dict(index.group_by("fate", maintain_order=True).len().iter_rows())
     return {fate: counts[fate] for fate in (*FATES, *(counts.keys() - FATES.keys())) if fate in counts}
+
+
+def untrainable(manifest: Manifest) -> str | None:
+    """Why a drafter cannot be trained on an export that is whole, as it has no rows for that; None where it can."""
+    if manifest.rows(TRAIN):
+        return None
+    held_out = manifest.rows(EVAL)
+    why = f": all {held_out:,} exported rows are held out; give a smaller eval_share" if held_out else ""
+    return f"no sample is left to train on{why}"
 
 
 def lengths_in(index: pl.DataFrame) -> dict[str, Lengths]:

@@ -22,7 +22,7 @@ from eagle3_assets.config import Export
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LawFigures
-from eagle3_assets.exports.selection import EVAL, SPLITS, TRAIN
+from eagle3_assets.exports.selection import EVAL, FATES, SPLITS, TRAIN
 from eagle3_assets.exports.vocabulary import FOLDER as VOCABULARY
 from eagle3_assets.files import local_path, read_bytes
 from eagle3_assets.identity import digest
@@ -169,9 +169,9 @@ class Manifest(_Record):
 
     @property
     def fates(self) -> dict[str, int]:
-        """Where the prompts of all partitions ended."""
-        names = dict.fromkeys(name for one in self.partitions for name in one.fates)
-        return {name: sum(one.fates.get(name, 0) for one in self.partitions) for name in names}
+        """How many prompts of all partitions ended where, in the order of ``FATES``."""
+        counts = {fate: sum(one.fates.get(fate, 0) for one in self.partitions) for fate in FATES}
+        return {fate: count for fate, count in counts.items() if count}
 
     @property
     def train_ratio(self) -> float | None:
@@ -213,8 +213,9 @@ def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
             raise ValueError(f"a {type(said).__name__}, no object")
         if (version := said.get("version")) != VERSION:
             raise ExportError(
-                f"{path}: is a manifest of version {version!r}, this is version {VERSION}; export again, into"
-                " an empty directory, or verify it with the version of eagle3-assets that made it"
+                f"{path}: is a manifest of version {version!r}, and only version {VERSION} is read here. Delete"
+                f" {place} and export again, as an export of another version is never replaced; or keep it, export into"
+                " another directory, and verify it with the eagle3-assets that made it"
             )
         hashed = said.pop("sha256", None)
         manifest = Manifest.model_validate(said)

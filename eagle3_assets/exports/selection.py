@@ -17,14 +17,17 @@ FATES = {
     TRAIN: "exported, to train on",
     EVAL: "exported, held out",
     "refused_prompt": "never sent: the prompt was refused",
-    "failed": "sent, and no output came",
     "not_generated": "no output yet",
+    "failed": "sent, and no output came",
     "quarantined": "its output breaks a law",
     "too_long": "longer than the trainer's max_length",
     "cut_off": "the cap ended the output, and such are dropped",
     "nothing_to_learn": "no token has a loss",
 }
-"""Where a prompt can end, and what that means. Each ends in exactly one."""
+"""Where a prompt can end, and what that means: the exported ones, then the others as they fall away on the way there.
+
+Each prompt ends in exactly one.
+"""
 
 DECIDED = (TRAIN, EVAL, "too_long", "cut_off", "nothing_to_learn")
 """The fates that the export itself decides."""

@@ -174,9 +174,7 @@ class _Checking:
         if other := int((lengths != rows.index.select("sample_tokens", "trained_tokens").to_numpy()).any(axis=1).sum()):
             self.faults.append(f"{file.path}: {counted(other, 'row')} of other lengths than the index says")
         if file.split == TRAIN:
-            found = trained_counts(rows)
-            self.again.counts[:] += found
-            self.again.partitions[file.partition] = self.again.partitions.get(file.partition, 0) + int(found.sum())
+            self.again.add(file.partition, trained_counts(rows))
 
     def _changed(self, file: Hashed) -> str | None:
         return self._unlike(file.path, file.sha256, file.size_bytes)

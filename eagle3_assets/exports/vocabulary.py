@@ -16,6 +16,7 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,11 @@ class Recount:
     partitions: dict[str, int]
     """Tokens by partition."""
 
+    def add(self, partition: str, counts: Ints) -> None:
+        """Adds what was counted of a partition, int64[V]."""
+        np.add(self.counts, counts, out=self.counts)
+        self.partitions[partition] = self.partitions.get(partition, 0) + int(counts.sum())
+
 
 @dataclass(frozen=True, eq=False)
 class ReadVocabulary:
@@ -231,7 +237,11 @@ def read_vocabulary(
 def _loaded(path: UPath) -> Any:  # noqa: ANN401 - what torch reads
     import torch
 
-    return torch.load(io.BytesIO(read_bytes(path)), weights_only=True)
+    content = io.BytesIO(read_bytes(path))
+    try:
+        return torch.load(content, weights_only=True)
+    except UnpicklingError as error:  # torch's own text advises to load it all the same, with what code it holds
+        raise ValueError("is no file of plain numbers and tensors") from error
 
 
 def _of_form(array: Any, dtype: type) -> Any:  # noqa: ANN401 - what numpy reads

@@ -33,7 +33,7 @@ def corpus_page(summary: pl.DataFrame) -> str:
             whole=rows[-1],
             chart=overlay(rows[:-1], 900, 190),
             colours=len(LINE_COLOURS),
-            projections=[(row["dataset"] or "all", projection_text(row)) for row in rows],
+            projections=[(row, projection_text(row)) for row in rows],
             partitions=partitions,
             meanings=STATE_MEANINGS,
             counted=COUNTED,

@@ -16,7 +16,8 @@ from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import DraftVocabulary, vocabulary_verdict
 from eagle3_assets.tokens.wording import percent
-from eagle3_assets.vocabularies import CorpusVocabulary, left_out_text
+from eagle3_assets.usable import left_out_text
+from eagle3_assets.vocabularies import CorpusVocabulary
 
 _WIDTH, _HEIGHT = 240, 60
 _CHOSEN, _KNEE = "#0f766e", "#c2410c"

@@ -63,7 +63,7 @@ def preview_page(inspection: Inspection, target: LoadedTarget) -> str:
             output=whole[0],
             whole=whole,
             turns=[row for row in statistics if row["turn"] is not None],
-            charts=_charts(whole, dataset.length_band),
+            histograms=_charts(whole, dataset.length_band),
             laws=[_law(verdict) for verdict in verdicts],
             law_counts=[
                 (words, count)

@@ -23,6 +23,7 @@ LINE_COLOURS = ("royalblue", "orangered", "seagreen", "purple", "goldenrod", "te
 """Of the datasets' lines, by names that SVG and people know; in a page then again from the first, with dashes."""
 _WIDTH, _HEIGHT = 240, 60
 _COLOURS = {"median": "#c2410c", "p95": "#0f766e"}
+_COLOUR_NAMES = {"median": "orange", "p95": "green"}
 _DECADES_BEYOND = 1
 """How far an expectation may stretch the axis beyond the data: a wide one shall not squeeze the bars."""
 
@@ -47,6 +48,8 @@ class Mark:
     name: str
     tokens: int
     x: float
+    minor: bool = False
+    """Of a round number: whether a narrow chart does without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Chart:
     expected: tuple[Expected, ...]
     ticks: tuple[Mark, ...]
     """Round numbers of tokens."""
+    ends: tuple[int, int]
+    """Tokens at the left and at the right end."""
 
 
 def chart(row: Mapping[str, Any], band: LengthBand, width: float, height: float, *, most_bars: int = 200) -> Chart:
@@ -107,7 +112,8 @@ def chart(row: Mapping[str, Any], band: LengthBand, width: float, height: float,
         expected=tuple(
             Expected(name, limit.low, limit.high, x(limit.low), x(limit.high) - x(limit.low)) for name, limit in limits
         ),
-        ticks=tuple(Mark(f"{tokens:,}", tokens, x(tokens)) for tokens in _round_numbers(left, right)),
+        ticks=_ticks(left, right, width),
+        ends=(round(10**left), round(10**right)),
     )
 
 
@@ -174,8 +180,7 @@ def overlay(
         ends = (x(_position(bins[0]["low"])), height), (x(_position(bins[-1]["high"])), height)
         points = (ends[0], *zip(middles, tops, strict=True), ends[1])
         lines.append(Line(name, row["samples"], row["median"], points))
-    ticks = tuple(Mark(f"{tokens:,}", tokens, x(_position(tokens))) for tokens in _round_numbers(left, right))
-    return Overlay(width, height, tuple(lines), ticks)
+    return Overlay(width, height, tuple(lines), _ticks(left, right, width))
 
 
 def overlay_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -265,8 +270,9 @@ def histogram_markdown(row: Mapping[str, Any], band: LengthBand) -> str:
     if not row["histogram"]:
         return "no outputs"
     made = chart(row, band, _WIDTH, _HEIGHT, most_bars=BARS_IN_PLACE)
-    said = ", ".join(f"{mark.name} {mark.tokens:,}" for mark in made.marks)
-    return f"![histogram]({_svg_url(made)}) {row['min']:,} to {row['max']:,} tokens, log axis; lines: {said}" + (
+    said = ", ".join(f"{mark.name} {mark.tokens:,} ({_COLOUR_NAMES[mark.name]})" for mark in made.marks)
+    left, right = made.ends
+    return f"![histogram]({_svg_url(made)})\n\naxis {left:,} to {right:,} tokens, log; lines: {said}" + (
         "; shaded: where they are expected" if made.expected else ""
     )
 
@@ -281,7 +287,7 @@ def _svg_url(made: Chart) -> str:
     outline += "".join(f"V{b.y:.0f}H{b.x + b.width:.0f}" for b in made.bars) + f"V{_HEIGHT}"
     lines = "".join(f'<path d="M{m.x:.0f} 0v{_HEIGHT}" stroke="{_COLOURS[m.name]}"/>' for m in made.marks)
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="440" height="110">'
         f'{shades}<path d="{outline}" fill="#7c83e8"/>{lines}</svg>'
     )
     return data_url(svg)
@@ -305,8 +311,16 @@ def _domain(bins: Sequence[Bin], limits: Sequence[Band]) -> tuple[float, float]:
     return left, right
 
 
-def _round_numbers(left: float, right: float) -> list[int]:
-    """1, 2, 5, 10, ... within the axis, or only powers of ten on a long one."""
+def _ticks(left: float, right: float, width: float) -> tuple[Mark, ...]:
+    """1, 2, 5, 10, ... within the axis, or only powers of ten on a long one.
+
+    Minor are those between powers of ten, where two powers tell the axis without them.
+    """
     steps = (1, 2, 5) if right - left < 3.5 else (1,)
-    numbers = (step * 10**power for power in range(10) for step in steps)
-    return [n for n in numbers if left <= _position(n) <= right]
+    numbers = [step * 10**power for power in range(10) for step in steps]
+    shown = [n for n in numbers if left <= _position(n) <= right]
+    powers = [n for n in shown if str(n).strip("0") == "1"]
+    return tuple(
+        Mark(f"{n:,}", n, round((_position(n) - left) / (right - left) * width, 1), len(powers) > 1 and n not in powers)
+        for n in shown
+    )

@@ -203,7 +203,7 @@ function keepVisible(item) {
 function heading(sample) {
   const said = [
     plural(sample.length, "token"),
-    `prompt ${count(numbers(sample.prompt).length)}`,
+    sample.prompt ? `prompt ${count(numbers(sample.prompt).length)}` : "prompt not recorded",
     ...(sample.reasoningEnd >= 0 ? [`reasoning ends @${sample.reasoningEnd}`] : sample.reasoningOpened ? ["no end of reasoning"] : []),
     `finish ${sample.finish ?? "not known"}`,
   ];
@@ -248,12 +248,13 @@ function tools(sample) {
     make("label", {}, "Go to ", jump),
     ...ends,
     copier("copy-output", "output ids", () => JSON.stringify(ids(sample.output))),
-    copier("copy-prompt", "prompt ids", () => JSON.stringify(ids(sample.prompt))),
+    ...(sample.prompt ? [copier("copy-prompt", "prompt ids", () => JSON.stringify(ids(sample.prompt)))] : []),
     copier("copy-id", "sample id", () => (sample.exactId === undefined ? sample.id : decodeURIComponent(sample.exactId))),
   );
 }
 
 function prompt(sample) {
+  if (!sample.prompt) return make("details", { id: "prompt" }, make("summary", {}, "Prompt, not recorded"));
   const length = numbers(sample.prompt).length;
   const details = make("details", { id: "prompt" }, make("summary", {}, `Prompt, ${plural(length, "token")}`));
   details.addEventListener("toggle", () => {

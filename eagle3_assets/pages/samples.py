@@ -37,8 +37,8 @@ def samples_json(samples: pl.DataFrame, findings: pl.DataFrame, quarantined: fro
     """
     rows = samples.to_dicts()
     outputs = [row["output_ids"] for row in rows]
-    prompts = [row["prompt_ids"] or [] for row in rows]
-    vocabulary = _Vocabulary((*outputs, *prompts), decoder)
+    prompts = [row["prompt_ids"] for row in rows]
+    vocabulary = _Vocabulary((*outputs, *(prompt for prompt in prompts if prompt is not None)), decoder)
     found = findings.filter(pl.col("sample_id").is_in(samples["sample_id"].to_list())).partition_by(
         "sample_id", as_dict=True
     )
@@ -56,7 +56,8 @@ def samples_json(samples: pl.DataFrame, findings: pl.DataFrame, quarantined: fro
                 "quarantined": row["sample_id"] in quarantined,
                 "spans": [[s["kind"], s["start"], s["end"]] for s in row["spans"]],
                 "output": vocabulary.encoded(output, [(s["start"], s["end"]) for s in row["spans"]]),
-                "prompt": vocabulary.encoded(prompt, [(0, len(prompt))]),
+                # Null where it was not recorded, which is not the same as an empty one.
+                "prompt": None if prompt is None else vocabulary.encoded(prompt, [(0, len(prompt))]),
             }
             for row, output, prompt in zip(rows, outputs, prompts, strict=True)
         ],

@@ -19,6 +19,7 @@ from eagle3_assets.contract import PROMPTS, ROW_GROUP_ROWS
 from eagle3_assets.partitions import Partition, dataset_partitions, stable_rank
 from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
 from eagle3_assets.prompts.formats import LOOKED_AT, detect, read
+from eagle3_assets.prompts.formats.messages import source_id
 from eagle3_assets.prompts.formats.row_keys import without_keys
 from eagle3_assets.prompts.row_index import Ranks, RowIndex, RowIndexes, StaleIndexError, fingerprint
 from eagle3_assets.prompts.sampling import Smallest, in_share, sample_rank
@@ -48,6 +49,8 @@ class NotedRow(BaseModel):
 
     source: str
     row: int
+    conversation_id: str | None = None
+    """The row's own id; None where it has none that can be read."""
     reason: str
 
     def __str__(self) -> str:
@@ -335,7 +338,7 @@ class _Reading:
             if belongs or not self._ends(*ranks):
                 self._keep(row, dialogue, name, turns, *ranks)
         except RefusedRowError as refusal:
-            self._refuse(row, str(refusal))
+            self._refuse(row, _id_of(value), str(refusal))
         return ranks
 
     def _ends(self, conversation: int, sample: int) -> bool:
@@ -374,7 +377,9 @@ class _Reading:
             self.remarks += 1
             if len(self.remarked) < SHOWN_ROWS:
                 said = "; ".join(dialogue.remarks)
-                self.remarked.append(NotedRow(source=row.file.name, row=row.number, reason=said))
+                self.remarked.append(
+                    NotedRow(source=row.file.name, row=row.number, conversation_id=dialogue.source_id, reason=said)
+                )
         if self._kept.crowded:
             self._let_go()
 
@@ -395,8 +400,8 @@ class _Reading:
         elif self._tried:
             self._counts["elsewhere"] += self._kept.drop("id", self._tried.bound)
 
-    def _refuse(self, row: SourceRow, reason: str) -> None:
-        refused = NotedRow(source=row.file.name, row=row.number, reason=reason)
+    def _refuse(self, row: SourceRow, name: str | None, reason: str) -> None:
+        refused = NotedRow(source=row.file.name, row=row.number, conversation_id=name, reason=reason)
         self._counts["refused"] += 1
         if len(self.refused) < SHOWN_ROWS:
             self.refused.append(refused)
@@ -475,6 +480,13 @@ class _Kept:
         if self._new:
             self._frame.vstack(pl.DataFrame(self._new, schema=self._SCHEMA, orient="row"), in_place=True)
             self._new = []
+
+
+def _id_of(value: Any) -> str | None:  # noqa: ANN401 - any JSON value, or why it is none
+    try:
+        return source_id(value) if isinstance(value, dict) else None
+    except RefusedRowError:
+        return None
 
 
 def used_rows(prompts: pl.DataFrame) -> int:

@@ -4,6 +4,8 @@ What belongs here: reading ids into sections, columnar. Not here: whether the se
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -13,7 +15,8 @@ from eagle3_assets.tokens.columns import Ints, Marks, Mask
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.profile import TargetProfile, ToolIds
 
-KINDS = ("reasoning", "tools", "answer", "stop")
+SectionKind = Literal["reasoning", "tools", "answer", "stop"]
+KINDS: tuple[SectionKind, ...] = get_args(SectionKind)
 """Kinds of spans. Each output is tiled by them: no gap, no overlap."""
 
 _REASONING, _TOOLS, _ANSWER, _STOP = range(len(KINDS))
@@ -27,24 +30,37 @@ ANATOMY = pl.Schema(
         ("reasoning_tokens", pl.Int32),
         ("answer_tokens", pl.Int32),
         ("tool_tokens", pl.Int32),
+        ("tool_calls", pl.Int32),
         ("spans", _SPANS),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A span of one output."""
+
+    kind: SectionKind
+    start: int
+    """Its first index."""
+    end: int
+    """The index after its last."""
 
 
 def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
     """Takes outputs apart.
 
     Args:
-        frame: rows with ``output_ids`` and, to know whether an output begins in reasoning, ``prompt_ids``.
+        frame: rows with ``output_ids`` and, to know whether an output begins in reasoning, ``prompt_ids``. Where they
+            are null, an end-of-reasoning id tells that it does.
         profile: what it does not describe is answer.
 
     Returns:
         :data:`ANATOMY`, a row for each row: ``reasoning_opened`` is whether the output begins in reasoning, opened by
         the prompt or by its first id; ``reasoning_end`` is the index of the end-of-reasoning id, -1 where absent;
         ``reasoning_tokens`` counts the ids between the markers of reasoning, ``tool_tokens`` those of tool sections
-        with their markup, ``answer_tokens`` all others but the final stop id; ``spans`` are in order, from each first
-        index to the index after the last.
+        with their markup, ``tool_calls`` the calls that begin in these sections, ``answer_tokens`` all other ids but
+        the final stop id; ``spans`` are in order, from each first index to the index after the last.
 
     Raises:
         TypeError: a column of ids is no list of integers.
@@ -54,7 +70,8 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
     end_id = profile.reasoning_end
     ends = batch.output_marks.of(() if end_id is None else (end_id,)).first()
     tools = _openings(batch.output_marks, profile.tools)
-    reasoning_stop = _reasoning_stop(batch, ends, tools)
+    opened = batch.opened_reasoning | (batch.prompt.null_rows & (ends >= 0))
+    reasoning_stop = _reasoning_stop(batch, opened, ends, tools)
     stop_start = np.where(np.isin(batch.output.last, list(profile.stop_ids)), lengths - 1, lengths)
     sections = _tool_sections(batch.output_marks, profile.tools, reasoning_stop, stop_start)
     spans = _tiled(reasoning_stop, stop_start, sections, lengths)
@@ -65,30 +82,37 @@ def anatomy(frame: pl.DataFrame, profile: TargetProfile) -> pl.DataFrame:
     markers = opened_here.astype(np.int64) + closed_here
     return pl.DataFrame(
         {
-            "reasoning_opened": batch.opened_reasoning,
+            "reasoning_opened": opened,
             "reasoning_end": ends,
             "reasoning_tokens": per_kind[_REASONING] - markers,
             "answer_tokens": per_kind[_ANSWER],
             "tool_tokens": per_kind[_TOOLS],
+            "tool_calls": _calls(batch.output_marks, profile.tools, sections),
             "spans": _span_lists(spans, len(batch)),
         }
     ).cast(dict(ANATOMY))  # type: ignore[arg-type] # the stubs know no mapping of names to dtype objects
 
 
-def begins_in_reasoning(output_ids: Sequence[int], prompt_ids: Sequence[int] | None, profile: TargetProfile) -> bool:
-    """Whether one output begins in reasoning, opened by its prompt, as far as that is known, or by its first id."""
+def sections(output_ids: Sequence[int], prompt_ids: Sequence[int] | None, profile: TargetProfile) -> list[Section]:
+    """The spans of one output, in order; see :func:`anatomy`.
+
+    Args:
+        output_ids: of the output.
+        prompt_ids: of its prompt, None where they were not recorded.
+        profile: what it does not describe is answer.
+    """
     ids = pl.List(pl.Int64)
     frame = pl.DataFrame(
         {"output_ids": pl.Series([output_ids], dtype=ids), "prompt_ids": pl.Series([prompt_ids], dtype=ids)}
     )
-    return bool(Batch(frame, Context(profile)).opened_reasoning[0])
+    return [Section(**span) for span in anatomy(frame, profile)["spans"][0].to_list()]
 
 
-def _reasoning_stop(batch: Batch, ends: Ints, tools: Ints) -> Ints:
+def _reasoning_stop(batch: Batch, opened: Mask, ends: Ints, tools: Ints) -> Ints:
     """Index after each output's reasoning; 0 where it does not begin in reasoning."""
     stop = np.where(ends >= 0, ends + 1, np.where(tools >= 0, tools, batch.output.lengths))
     final_stop = np.isin(batch.output.last, list(batch.context.profile.stop_ids)) & (ends < 0) & (tools < 0)
-    return np.where(batch.opened_reasoning, stop - final_stop, 0)
+    return np.where(opened, stop - final_stop, 0)
 
 
 def _openings(marks: Marks, tools: ToolIds | None) -> Ints:
@@ -111,6 +135,16 @@ def _tool_sections(
     closed_by_next = np.append(~opens[1:] & (np.diff(edges.row) == 0), np.zeros(min(len(opens), 1), np.bool_))
     end = np.where(closed_by_next, np.roll(edges.index, -1) + 1, stop_start[edges.row])
     return edges.row[opens], edges.index[opens], end[opens]
+
+
+def _calls(marks: Marks, tools: ToolIds | None, sections: tuple[Ints, Ints, Ints]) -> Ints:
+    """How many calls begin in the tool sections of each row."""
+    begins = marks.of(() if tools is None else (tools.call_begin,))
+    row, start, end = sections
+    place, first, after = (r << 32 | i for r, i in ((begins.row, begins.index), (row, start), (row, end)))
+    calls = np.zeros(marks.rows, np.int64)
+    np.add.at(calls, row, np.searchsorted(place, after) - np.searchsorted(place, first))
+    return calls
 
 
 def _tiled(

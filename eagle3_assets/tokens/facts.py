@@ -9,7 +9,6 @@ import polars as pl
 
 from eagle3_assets.tokens.anatomy import anatomy
 from eagle3_assets.tokens.batch import CUT_OFF, GENERATED
-from eagle3_assets.tokens.columns import Ints, TokenColumn
 from eagle3_assets.tokens.profile import TargetProfile
 
 OUTPUT_FACTS = pl.Schema(
@@ -28,8 +27,8 @@ OUTPUT_FACTS = pl.Schema(
     }
 )
 """Lengths in tokens (``answer`` with its tool calls); whether the output begins in reasoning, and the index of
-its end, -1 where there is none; whether tool markup is opened, and how many calls begin. ``turn`` is null where the
-sample's id does not say it."""
+its end, -1 where there is none; how many calls begin in its tool sections, and whether any does. ``turn`` is null where
+the sample's id does not say it."""
 
 OUTPUT_COLUMNS = ("sample_id", "prompt_ids", "output_ids", "finish_type")
 """What facts are made of."""
@@ -67,14 +66,8 @@ def output_facts(batches: Iterable[pl.DataFrame], profile: TargetProfile) -> pl.
                 sections["reasoning_end"],
                 "finish_type",
                 (pl.col("finish_type") == CUT_OFF).fill_null(value=False).alias("cut_off"),
-                (sections["tool_tokens"] > 0).alias("tool_call"),
-                pl.Series("tool_calls", _tool_calls(rows["output_ids"], profile), dtype=pl.Int32),
+                (sections["tool_calls"] > 0).alias("tool_call"),
+                sections["tool_calls"],
             )
         )
     return pl.concat(parts)
-
-
-def _tool_calls(outputs: pl.Series, profile: TargetProfile) -> Ints:
-    """How many calls begin in each output."""
-    calls = () if profile.tools is None else (profile.tools.call_begin,)
-    return TokenColumn.from_series(outputs).marks(calls).count()

@@ -83,8 +83,9 @@ def markdown_code(text: str, *, in_table: bool = False) -> str:
     if not shown:
         return ""
     fence = "`" * (_longest_run(shown) + 1)
-    # The space at both ends is dropped again by Markdown unless all is space, which then stays as it is.
-    span = f"{fence} {shown} {fence}" if shown.strip() else f"{fence}{shown}{fence}"
+    # Of a span that begins and ends with a space, Markdown drops one at each end unless all of it is spaces.
+    padded = "`" in (shown[0], shown[-1]) or (shown[0] == shown[-1] == " " and shown.strip(" "))
+    span = f"{fence} {shown} {fence}" if padded else f"{fence}{shown}{fence}"
     return span.replace("|", "\\|") if in_table else span
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import polars as pl
 
 from eagle3_assets.partitions import stable_rank
-from eagle3_assets.tokens.quantiles import nearest_rank
+from eagle3_assets.tokens.quantiles import by_length, nearest_rank
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 PER_KIND = 3
@@ -35,9 +35,8 @@ def choose(facts: pl.DataFrame, findings: pl.DataFrame) -> pl.DataFrame:
         law; each sample once, under the first stratum that chose it. What a law only remarks on is no breach, and
         chosen apart, so that many remarks do not hide one breach.
     """
-    # Ties are broken by a hash of the id, so that the choice is neither the source's order nor the alphabet's.
     ranks = pl.Series("rank", [stable_rank(sample_id) for sample_id in facts["sample_id"]], dtype=pl.UInt64)
-    ordered = facts.with_columns(ranks).sort("output", "rank")
+    ordered = facts.with_columns(ranks)[by_length(facts["output"].to_numpy(), ranks.to_numpy())]
     if ordered.is_empty():
         return pl.DataFrame(schema=CHOSEN)
     last = len(ordered) - 1

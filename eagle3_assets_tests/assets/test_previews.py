@@ -59,14 +59,14 @@ def test_any_text_any_id_and_any_finish_type_fit(text: str, name: str, finish: s
 
 def test_a_long_id_is_shortened_and_the_text_stays() -> None:
     made = preview("so it is", "x" * 1_200)
-    assert made.startswith(f"` {'x' * 77}... `: 7 tokens")
+    assert made.startswith(f"`{'x' * 77}...`: 7 tokens")
     assert "so it is" in made
 
 
 def test_a_finish_type_is_text_and_none_is_named() -> None:
-    assert ", ` <b>x</b> [a](b) `, shortest\n" in preview("text", finish_type="<b>x</b> [a](b)")
+    assert ", `<b>x</b> [a](b)`, shortest\n" in preview("text", finish_type="<b>x</b> [a](b)")
     assert ", no finish type, shortest\n" in preview("text", finish_type=None)
-    assert ", ` stop `, shortest, quarantined\n" in preview("text", quarantined=True)
+    assert ", `stop`, shortest, quarantined\n" in preview("text", quarantined=True)
 
 
 def test_drift_by_kind_is_a_table() -> None:

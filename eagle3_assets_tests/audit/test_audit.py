@@ -462,6 +462,16 @@ def test_a_minus_is_stdin() -> None:
     assert json.loads(done.stdout)["samples"]["passed"] == len(genuine_lines())
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_that_nothing_came_is_said(options: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "eagle3_assets.cli", "audit", "-", "--profile", "kimi", *options]
+    done = subprocess.run(command, input=b"", capture_output=True, check=False)
+    assert (done.returncode, b"Standard input was empty." in done.stdout + done.stderr) == (2, True)
+    (tmp_path / "o.jsonl").touch()
+    shown = CliRunner().invoke(app, ["audit", str(tmp_path / "o.jsonl"), "--profile", "kimi"])
+    assert "The file holds no rows." in shown.stdout
+
+
 def test_a_frame_of_zstandard_that_holds_no_data_is_skipped(tmp_path: Path, audit: Audit) -> None:
     skipped = b"\x50\x2a\x4d\x18" + (5_000).to_bytes(4, "little") + b"x" * 5_000
     packed = zstandard.ZstdCompressor().compress(jsonl(*genuine_lines()))
@@ -690,7 +700,8 @@ def test_the_text_fits_its_terminal_with_what_is_broken_first(columns: int, tmp_
 
 @pytest.mark.parametrize("name", ["o.jsonl.gz", "o.jsonl"])
 def test_a_file_that_decode_does_not_take_is_gone_on_with_by_its_findings(name: str, tmp_path: Path) -> None:
-    path = write(tmp_path / name, reply("bad", BROKEN))  # its count stands in meta_info alone
+    row = reply("bad", BROKEN)
+    path = write(tmp_path / name, {"id": row.pop("sample_id"), **row})  # another name than the interchange format's
     shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
     assert f"All that was found: eagle3-assets audit {path} --json" in " ".join(shown.split())
 
@@ -738,6 +749,22 @@ def test_the_text_shows_what_is_broken_before_what_has_a_remark(tmp_path: Path) 
     path = write(tmp_path / "o.jsonl", *({**row, **finish} for row in [*rows, broken]))
     said = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
     assert re.search(r"^reasoning_closed broken", said, re.MULTILINE), said
+    assert re.search(r"^remark of reasoning_closed i0", said, re.MULTILINE), said
+    heads, *table = re.findall(r"^[\u2503\u2502](.*)[\u2503\u2502]$", said, re.MULTILINE)
+    cells = [[cell.strip() for cell in re.split("[\u2503\u2502]", row)] for row in (heads, *table)]
+    assert cells[0] == ["sample", "line", "breaks", "remark of"]
+    assert cells[1][:3] == ["broken", "9", "reasoning_closed"] and "reasoning_closed" not in cells[1][3]
+    assert cells[2][:3] == ["i0", "1", ""] and "reasoning_closed" in cells[2][3]
+
+
+def test_in_a_pipe_a_law_is_whole_lines_without_padding(tmp_path: Path) -> None:
+    path = write(tmp_path / "o.jsonl", reply("x" * 300, BROKEN), reply("good", GOOD))
+    lines = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout.splitlines()
+    laws = lines[lines.index("Laws") + 1 : next(n for n, line in enumerate(lines) if "Worst samples" in line)]
+    assert laws == [line.rstrip() for line in laws]
+    at = laws.index("FAIL  stop_token_last: 2 judged, effect quarantine")
+    assert laws[at + 1].startswith("      1 of 2 samples break it")
+    assert "x" * 300 in laws[at + 1]
 
 
 def test_samples_of_one_prompt_are_no_duplicates_unless_they_are_equal(tmp_path: Path, audit: Audit) -> None:

@@ -1,7 +1,8 @@
 """A partition with a prompt of every fate, made once on the packaged target."""
 
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dagster as dg
@@ -10,15 +11,14 @@ import pytest
 from upath import UPath
 
 from eagle3_assets.build import build_defs
-from eagle3_assets.config import Export
-from eagle3_assets.exporting import ToExport, export
+from eagle3_assets.config import Export, load_config
+from eagle3_assets.exporting import export
 from eagle3_assets.exports.manifest import Manifest
-from eagle3_assets.generation.sealed import scan_sealed
+from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.jobs import EXPORT_JOB, PARTITION_JOB
 from eagle3_assets.project import Project
-from eagle3_assets.storage.files import scan_parquet, sealed_generations, write_parquet
+from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets.target import LoadedTarget, load_target
-from eagle3_assets.training import read_stored
 from eagle3_assets_tests.conftest import demo_rows, write_project
 
 
@@ -31,18 +31,29 @@ class Made:
     failed: str
     quarantined: str
 
-    def to_export(self, key: str = "d") -> ToExport:
-        path = self.project.layout.asset_file("training_samples", key)
-        samples = scan_parquet(path, asset="training_samples")
-        return ToExport(self.project.partition(key), read_stored(self.project, key), samples)
-
-    def export(self, place: Path, tell: Callable[[str], object] = lambda _: None, **settings: object) -> Manifest:
+    def export(
+        self, place: Path | UPath, tell: Callable[[str], object] = lambda _: None, **settings: object
+    ) -> Manifest:
         chosen = Export.model_validate({"eval_share": 0.55, **settings})
-        return export(self.project, self.target, [self.to_export()], UPath(place), chosen, tell)
+        partitions = [self.project.partition("d")]
+        return export(self.project, self.target, partitions, UPath(place), chosen, tell).manifest
+
+    def copy(self, folder: Path) -> "Made":
+        """The same in another folder, to be changed."""
+        shutil.copytree(Path(str(self.project.layout.root)).parent, folder)
+        return replace(self, project=Project(load_config(folder / "eagle3.yaml")))
+
+    @property
+    def samples(self) -> UPath:
+        return self.project.layout.asset_file("training_samples", "d")
+
+    @property
+    def sealed(self) -> Sealed:
+        return sealed_generations(self.project.layout, "d")
 
     @property
     def raw(self) -> pl.DataFrame:
-        return scan_sealed(sealed_generations(self.project.layout, "d")).collect()
+        return scan_sealed(self.sealed).collect()
 
 
 @pytest.fixture(scope="session")

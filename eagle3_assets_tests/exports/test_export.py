@@ -7,25 +7,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
 import polars as pl
 import pytest
 import yaml
 from upath import UPath
 
-from eagle3_assets.config import Export
-from eagle3_assets.exporting import ToExport, export
+from eagle3_assets.build import build_defs
+from eagle3_assets.config import Export, load_config
+from eagle3_assets.exporting import export
 from eagle3_assets.exports.card import dataset_card
+from eagle3_assets.exports.derived import untrainable
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.laws import LAWS
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.exports.verifying import read_index, verify
 from eagle3_assets.exports.writing import UNFINISHED, sha256_of
-from eagle3_assets.generation.sealed import Sealed, read_identity, write_identity
+from eagle3_assets.generation.sealed import read_identity
 from eagle3_assets.identity import Identity, digest
 from eagle3_assets.interchange import Row, read_rows
+from eagle3_assets.jobs import EXPORT_JOB
+from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
 from eagle3_assets.storage.files import write_parquet
+from eagle3_assets_tests.conftest import damage, made_by
 from eagle3_assets_tests.exports.conftest import Made
 
 
@@ -91,6 +97,7 @@ def test_the_names_of_others_break_no_line_of_a_card(made: Made, tmp_path: Path)
     law = manifest.laws[0].model_copy(update={"violations": 1, "first": "sample a\n# x"})
     lines = dataset_card(manifest.model_copy(update={"target": target, "laws": (law,)})).splitlines()
     assert lines.count("---") == 2
+    assert f"Target: `m↵---↵# x [a](b)`, profile `{target.profile}`," in lines
     assert not [line for line in lines if line.startswith("# x")]
 
 
@@ -176,31 +183,61 @@ def test_another_export_into_the_same_place_leaves_nothing_of_the_old_one(made: 
 
 
 def test_training_samples_of_other_data_are_not_exported(made: Made, tmp_path: Path) -> None:
-    one = made.to_export()
-    rows = one.samples.collect()
-    settings = Export()
+    rows = pl.read_parquet(str(made.samples))
+    other = made.copy(tmp_path / "project")
+    place = tmp_path / "out"
 
     def exported(samples: pl.DataFrame) -> Manifest:
-        other = ToExport(one.partition, one.stored, samples.lazy())
-        return export(made.project, made.target, [other], UPath(tmp_path), settings)
+        write_parquet(samples, other.samples)
+        return other.export(place)
 
-    with pytest.raises(ExportError, match="materialize training_samples again"):
+    with pytest.raises(ExportError, match=r"d is behind, nothing is written\. .*materialize training_samples again"):
         exported(rows[1:])
-    ids = rows["input_ids"].to_list()
-    ids[0][-1] += 1
-    with pytest.raises(ExportError, match=r"mask_is_output: 1 row of .* are not those captured"):
-        exported(rows.with_columns(pl.Series("input_ids", ids, dtype=pl.List(pl.Int32))))
-    assert not list(tmp_path.glob("*/*.jsonl"))
+    one_other = rf"{len(rows)} samples, 1 of them not as the outputs of now give them"
+    for column, dtype in (("input_ids", pl.Int32), ("loss_mask", pl.UInt8)):
+        lists = rows[column].to_list()
+        lists[0][0] ^= 1
+        with pytest.raises(ExportError, match=one_other):
+            exported(rows.with_columns(pl.Series(column, lists, dtype=pl.List(dtype))))
+    assert not place.exists()
+
+
+def test_a_file_that_breaks_a_law_as_read_back_is_not_kept(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = FORMATS["jsonl"]
+
+    def faulty(rows: pl.DataFrame, path: Path) -> None:
+        form.write(rows.with_columns(pl.col("input_ids").list.reverse()), path)
+
+    monkeypatch.setitem(FORMATS, "jsonl", replace(form, write=faulty))
+    with pytest.raises(ExportError, match=r"mask_is_output: \d+ rows of .* are not those captured"):
+        made.export(tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*/*.jsonl"))
+
+
+def test_samples_that_are_replaced_while_they_are_exported_are_named(made: Made, tmp_path: Path) -> None:
+    other = made.copy(tmp_path / "project")
+
+    def replaced(said: str) -> None:
+        if said.endswith("kept from before"):
+            damage(Path(str(other.samples)), "input_ids")
+
+    other.export(tmp_path / "out")
+    next((tmp_path / "out" / "train").glob("*.jsonl")).unlink()
+    with pytest.raises(ExportError, match=r"d: its training_samples can be read no more .*; were they replaced"):
+        other.export(tmp_path / "out", tell=replaced)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "lossy-conversations"])
 def test_training_samples_of_earlier_outputs_leave_an_export_as_it_is(form: str, made: Made, tmp_path: Path) -> None:
-    manifest = made.export(tmp_path, format=form)
-    one = made.to_export()
-    stale = one.samples.with_columns(pl.col("metadata").str.replace(r'"ids_sha256":"....', '"ids_sha256":"0000'))
-    with pytest.raises(ExportError, match=r"samples, \d+ of them of outputs that are not those of now"):
-        export(made.project, made.target, [replace(one, samples=stale)], UPath(tmp_path), manifest.settings)
-    assert verify(UPath(tmp_path)).manifest == manifest
+    manifest = made.export(tmp_path / "out", format=form)
+    stale = made.copy(tmp_path / "project")
+    hashes = pl.col("metadata").str.replace(r'"ids_sha256":"....', '"ids_sha256":"0000')
+    write_parquet(pl.read_parquet(str(stale.samples)).with_columns(hashes), stale.samples)
+    with pytest.raises(ExportError, match=r"samples, \d+ of them not as the outputs of now give them"):
+        stale.export(tmp_path / "out", format=form)
+    assert verify(UPath(tmp_path / "out")).manifest == manifest
 
 
 def test_names_that_are_patterns_elsewhere_are_names_here(made: Made, tmp_path: Path) -> None:
@@ -223,63 +260,86 @@ def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path)
 
 def test_an_export_lies_on_an_object_store_as_well(made: Made, tmp_path: Path) -> None:
     place = UPath("memory://bucket/export")
-    settings = Export(eval_share=0.55, format="speculators")
-    manifest = export(made.project, made.target, [made.to_export()], place, settings)
+    manifest = made.export(place, format="speculators")
     assert manifest == made.export(tmp_path, format="speculators")
     assert verify(place).faults == ()
-    assert export(made.project, made.target, [made.to_export()], place, Export(format="jsonl")).files
+    assert made.export(place).files
     assert verify(place).faults == ()
     assert [path.name for path in (place / "train").iterdir()] == ["d-00000.jsonl"]
 
 
 def test_what_does_not_belong_together_is_not_exported_together(made: Made, tmp_path: Path) -> None:
-    one = made.to_export()
-
-    def exported(other: ToExport) -> None:
-        export(made.project, made.target, [one, other], UPath(tmp_path / "out"), Export())
-
+    both = [made.project.partition(key) for key in ("d", "d-trial")]
     with pytest.raises(ExportError, match="d-trial: a trial's conversations are its dataset's too"):
-        exported(replace(one, partition=made.project.partition("d-trial")))
+        export(made.project, made.target, both, UPath(tmp_path / "out"), Export())
     assert not (tmp_path / "out").exists()
 
 
-def identity_of(one: ToExport) -> Identity:
-    return read_identity(one.stored.sealed.directory, one.stored.sealed.pointer.fingerprint)
+def identity_of(made: Made) -> Identity:
+    return read_identity(made.sealed.directory, made.sealed.pointer.fingerprint)
 
 
-def of_another(one: ToExport, folder: Path, **changed: str) -> ToExport:
-    """The same outputs as another target's, by their record."""
-    sealed = one.stored.sealed
-    identity = identity_of(one).model_copy(update=changed)
-    write_identity(UPath(folder), identity)
-    pointer = sealed.pointer.model_copy(update={"fingerprint": identity.fingerprint})
-    return replace(one, stored=replace(one.stored, sealed=Sealed(UPath(folder), pointer)))
+def of_another(made: Made, folder: Path, **changed: str) -> Made:
+    """The same outputs as another target's, by record and rows."""
+    other = made.copy(folder)
+    made_by(other.project, "d", identity_of(made).model_copy(update=changed))
+    return other
 
 
 def test_what_another_target_made_is_not_exported_as_the_targets(made: Made, tmp_path: Path) -> None:
-    one = made.to_export()
-
-    def exported(*chosen: ToExport) -> None:
-        export(made.project, made.target, chosen, UPath(tmp_path / "out"), Export())
-
-    with pytest.raises(ExportError, match=f"d: its ids are of another tokenizer than the target's, {'f' * 16}; name"):
-        exported(of_another(one, tmp_path, tokenizer="f" * 64))
-    with pytest.raises(ExportError, match=r"d: it was made by other weights, or another config\.json, than the"):
-        exported(of_another(one, tmp_path, weights="sha256:0"))
+    out = tmp_path / "out"
+    with pytest.raises(ExportError, match=f"d is refused, .* its ids are of another tokenizer .*, {'f' * 16}; name"):
+        of_another(made, tmp_path / "tokenizer", tokenizer="f" * 64).export(out)
+    with pytest.raises(
+        ExportError, match=r"d is refused, .* it was made by other weights, or another config\.json, th"
+    ):
+        of_another(made, tmp_path / "weights", weights="sha256:0").export(out)
     # Of a server's weights it is known alone whether they are the same.
     (tmp_path / "model.safetensors").symlink_to("gone")
     here = made.target.settings.model_copy(update={"model": str(tmp_path)})
-    why = OneTarget(replace(made.target, settings=here)).refusal("d", identity_of(one))
+    why = OneTarget(replace(made.target, settings=here)).refusal("d", identity_of(made))
     said = f"cannot be said: {tmp_path}/model.safetensors: No such file or directory"
     assert why == f"whether the target's weights made it {said}"
     one_target = OneTarget(made.target)
-    first, other = (identity_of(one).model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
+    first, other = (identity_of(made).model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
     assert one_target.refusal("a", first) is None
     assert one_target.refusal("b", first) is None
     assert str(one_target.refusal("c", other)).startswith(
         "it was made by other weights than a, path:/m@2 and not path:/m@1; put partitions of one target alone together"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_the_card_has_the_fates_in_their_order(made: Made, tmp_path: Path) -> None:
+    manifest = made.export(tmp_path)
+    first = manifest.partitions[0].model_copy(update={"fates": {"too_long": 2, "train": 1}})
+    other = manifest.partitions[0].model_copy(update={"fates": {"eval": 3, "failed": 1, "train": 1}})
+    both = manifest.model_copy(update={"partitions": (first, other)})
+    assert list(both.fates.items()) == [("train", 2), ("eval", 3), ("failed", 1), ("too_long", 2)]
+    card = dataset_card(both).splitlines()
+    told = [line.split(" | ")[0] for line in card[card.index("| | prompts | |") + 2 :][:4]]
+    assert told == ["| train", "| eval", "| failed", "| too_long"]
+
+
+@pytest.mark.parametrize("change", [{"max_length": 2}, {"eval_share": 0.999999}])
+def test_the_asset_fails_where_the_command_does_for_nothing_to_train_on(
+    change: dict[str, float], made: Made, tmp_path: Path
+) -> None:
+    other = made.copy(tmp_path / "project")
+    path = tmp_path / "project" / "eagle3.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    path.write_text(yaml.safe_dump({**config, "export": change}), encoding="utf-8")
+    project = Project(load_config(path))
+    job = build_defs(project).resolve_job_def(EXPORT_JOB)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, partition_key="d", raise_on_error=False)
+    [failure] = [event for event in done.all_events if event.is_step_failure]
+    assert failure.step_failure_data.user_failure_data
+    said = failure.step_failure_data.user_failure_data.description or ""
+    why = untrainable(other.export(tmp_path / "out", **change))  # type: ignore[arg-type] # by name
+    assert why
+    assert said == f"{project.layout.export('d')}: is whole, and {why}"
+    assert verify(project.layout.export("d")).faults == ()
 
 
 def test_the_asset_makes_the_same_export(made: Made) -> None:

@@ -1,6 +1,7 @@
 """Verifying sees every change of every file of an export, and everything that its manifest says and is not so."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,8 +11,6 @@ import polars as pl
 import pytest
 from upath import UPath
 
-from eagle3_assets.config import Export
-from eagle3_assets.exporting import export
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.verifying import read_index, verify
 from eagle3_assets.identity import digest
@@ -188,13 +187,17 @@ def test_a_vocabulary_of_no_possible_size_is_no_manifest(size: int, copied: Call
         verify(UPath(place))
 
 
-def test_a_manifest_of_another_version_says_what_to_do(copied: Callable[..., Path]) -> None:
+def test_a_manifest_of_another_version_says_what_to_do(made: Made, copied: Callable[..., Path]) -> None:
     place = copied()
     say(place, lambda manifest: manifest.update(version=1), with_hash=True)
-    with pytest.raises(
-        ExportError, match=r"of version 1, this is version 2; export again, into an empty directory, or"
-    ):
+    said = f"of version 1, and only version 2 is read here. Delete {place} and export again, as an export of another"
+    with pytest.raises(ExportError, match=re.escape(said)):
         verify(UPath(place))
+    with pytest.raises(ExportError, match=re.escape(said)):
+        made.export(place)
+    shutil.rmtree(place)
+    made.export(place)
+    place = copied("speculators")
     (place / "manifest.json").write_text("[1]", encoding="utf-8")
     with pytest.raises(ExportError, match=r"is no manifest .*a list, no object"):
         verify(UPath(place))
@@ -262,6 +265,6 @@ def test_what_load_from_disk_reads_names_the_exports_files(copied: Callable[[str
 
 def test_a_store_is_listed_to_its_depth(made: Made) -> None:
     place = UPath("memory://bucket/verified")
-    export(made.project, made.target, [made.to_export()], place, Export(eval_share=0.55))
+    made.export(place)
     (place / "train" / "sub" / ".x.jsonl").write_text("{}")
     assert verify(place).faults == ("train/sub/.x.jsonl: is not in the manifest, and a trainer may read it",)

@@ -14,14 +14,13 @@ import polars as pl
 import pytest
 from upath import UPath
 
-from eagle3_assets.config import Export
-from eagle3_assets.exporting import export
 from eagle3_assets.exports import locking
 from eagle3_assets.exports.errors import ExportError
 from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.locking import LOCK
 from eagle3_assets.exports.verifying import verify
 from eagle3_assets.exports.writing import UNFINISHED, ExportDirectory
+from eagle3_assets.storage.files import write_parquet
 from eagle3_assets_tests.exports.conftest import Made
 
 HASHED = {"size_bytes": 1, "sha256": "0"}
@@ -155,7 +154,7 @@ def test_a_place_that_can_be_no_directory_is_named_before_anything_is_judged(
     def judged(*_: object) -> Never:
         raise AssertionError
 
-    monkeypatch.setattr("eagle3_assets.exporting.judge_for_training", judged)
+    monkeypatch.setattr("eagle3_assets.exporting.usable", judged)
     (tmp_path / "file").write_text("precious", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     (tmp_path / "out").mkdir()
@@ -274,7 +273,7 @@ def test_one_export_at_a_time_writes_on_an_object_store(made: Made, monkeypatch:
     said: list[str] = []
 
     def exported(tell: Callable[[str], object]) -> None:
-        export(made.project, made.target, [made.to_export()], place, Export(eval_share=0.55), tell)
+        made.export(place, tell)
 
     def meanwhile(_: str) -> None:
         if not said:
@@ -295,14 +294,14 @@ def test_an_export_that_lost_its_store_to_another_stops(made: Made, monkeypatch:
         monkeypatch.setattr("eagle3_assets.generation.lease._now", lambda: float("inf"))
 
     with pytest.raises(ExportError, match="another process may write there by now; nothing more is written"):
-        export(made.project, made.target, [made.to_export()], place, Export(eval_share=0.55), lost)
+        made.export(place, lost)
     monkeypatch.undo()
     assert not (place / "manifest.json").exists()
 
 
 def test_a_refused_export_leaves_no_directory(made: Made, tmp_path: Path) -> None:
-    one = made.to_export()
-    stale = replace(one, samples=one.samples.head(1))
+    stale = made.copy(tmp_path / "project")
+    write_parquet(pl.read_parquet(str(stale.samples)).head(1), stale.samples)
     with pytest.raises(ExportError, match="materialize training_samples again"):
-        export(made.project, made.target, [stale], UPath(tmp_path / "a" / "b"), Export())
-    assert list(tmp_path.iterdir()) == []
+        stale.export(tmp_path / "a" / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]

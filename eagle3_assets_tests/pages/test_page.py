@@ -4,11 +4,13 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,7 +136,7 @@ def test_the_figures_are_on_the_page(parsed: Elements) -> None:
     """The golden part: figures of fixed data as a person reads them."""
     texts = [text for _, text in parsed.texts]
     assert "median 17, p95 412, 100% under 500: inside the band expected of hostile (median 10 to 100)" in texts
-    marks = [(a["data-mark"], a["data-tokens"]) for tag, a in parsed.elements if tag == "path" and "data-mark" in a]
+    marks = [(a["data-mark"], a["data-tokens"]) for tag, a in parsed.elements if tag == "line" and "data-mark" in a]
     assert marks[:2] == [("median", "17"), ("p95", "412")]
     [expected] = [a for _, a in parsed.elements if "data-expected" in a]
     assert expected["data-expected"] == "median"
@@ -192,6 +194,14 @@ def test_no_outputs_are_a_page_that_says_so() -> None:
     assert "no outputs" in made
     assert "0 of 0 outputs" in made
     assert "data-mark" not in made.split("<body>")[1].split("<script")[0]
+
+
+def test_a_prompt_that_was_not_recorded_is_no_empty_one() -> None:
+    found = hostile.inspection()
+    unknown = replace(found, samples=found.samples.with_columns(prompt_ids=pl.lit(None, pl.List(pl.Int32))))
+    page = preview_page(unknown, hostile.target())
+    data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
+    assert {sample["prompt"] for sample in data["samples"]} == {None}
 
 
 def test_a_long_sample_stays_small() -> None:

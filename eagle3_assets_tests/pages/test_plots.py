@@ -41,6 +41,25 @@ def test_bars_marks_and_band_lie_on_one_log_axis() -> None:
     assert [tick.tokens for tick in made.ticks] == [10, 20, 50, 100, 200, 500, 1_000]
 
 
+def test_a_narrow_axis_keeps_its_powers_of_ten_and_a_short_one_all() -> None:
+    def minor(*lengths: int) -> list[int]:
+        row = length_statistics(plain(*lengths)).row(0, named=True)
+        return [tick.tokens for tick in chart(row, LengthBand(), 300, 100).ticks if tick.minor]
+
+    assert minor(10, 100, 100, 1_000) == [20, 50, 200, 500]
+    assert minor(26, 300) == []
+
+
+def test_the_picture_in_the_ui_says_where_its_axis_ends() -> None:
+    row = length_statistics(plain(26, 47, 151)).row(0, named=True)
+    band = LengthBand.model_validate({"median": [400, 600]})
+    left, right = chart(row, band, 300, 100).ends
+    assert left <= 26
+    assert right == 600
+    said = histogram_markdown(row, band).partition("\n\n")[2]
+    assert said.startswith(f"axis {left} to 600 tokens, log; lines: median 47 (orange), p95 151 (green)")
+
+
 def test_no_outputs_are_no_picture() -> None:
     row = length_statistics(plain()).row(0, named=True)
     assert histogram_markdown(row, LengthBand()) == "no outputs"

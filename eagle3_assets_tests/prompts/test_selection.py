@@ -169,6 +169,7 @@ def test_of_two_rows_with_one_id_the_second_is_refused_by_name(tmp_path: Path) -
         "b.jsonl:1: the same conversation is a.jsonl:2's already",
         "b.jsonl:2: its id 'x' is a.jsonl:1's already",
     ]
+    assert [refused.conversation_id for refused in told] == [None, "x"]
 
 
 def test_only_the_first_refused_rows_are_kept_and_all_are_told(tmp_path: Path) -> None:
@@ -284,7 +285,9 @@ def test_of_our_own_prompts_what_is_no_further_sample_is_refused(tmp_path: Path)
     place = write(tmp_path / "chats", {"a.jsonl": [chat("a", "uau")]})
     made = taken(place, turns="all")["d"].rows
     other = made[:1].with_columns(
-        sample_index=pl.lit(1, pl.Int32), messages=pl.lit('[{"role":"user","content":"other"}]')
+        sample_id=pl.lit("a:1:1"),
+        sample_index=pl.lit(1, pl.Int32),
+        messages=pl.lit('[{"role":"user","content":"other"}]'),
     )
     made.vstack(made[:1]).vstack(other).write_parquet(tmp_path / "chats" / "b.parquet")
     found = taken(tmp_path / "chats" / "b.parquet")["d"]

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagle3_assets.tokens.anatomy import ANATOMY, anatomy
+from eagle3_assets.tokens.facts import output_facts
 from eagle3_assets.tokens.profile import TargetProfile, ToolIds
 from eagle3_assets_tests.tokens import kimi
 
-START, END, OPEN, CLOSE, STOP = 1, 2, 3, 4, 5
+START, END, OPEN, CLOSE, STOP, CALL = 1, 2, 3, 4, 5, 6
 MARKUP = TargetProfile(
     "test",
     100,
@@ -17,8 +18,8 @@ MARKUP = TargetProfile(
     suffixes={"thinking": (9, START)},
     reasoning_start=START,
     reasoning_end=END,
-    tools=ToolIds(OPEN, 6, None, 7, CLOSE),
-    tokens={i: str(i) for i in (START, END, OPEN, CLOSE, STOP, 6, 7)},
+    tools=ToolIds(OPEN, CALL, None, 7, CLOSE),
+    tokens={i: str(i) for i in (START, END, OPEN, CLOSE, STOP, CALL, 7)},
 )
 
 
@@ -56,7 +57,7 @@ def naive(prompt: list[int], output: list[int]) -> list[str]:
 ROWS = st.lists(
     st.tuples(
         st.sampled_from([[8], [9, START], []]),
-        st.lists(st.sampled_from([START, END, OPEN, CLOSE, STOP, 8]), max_size=9),
+        st.lists(st.sampled_from([START, END, OPEN, CLOSE, CALL, STOP, 8]), max_size=9),
     ),
     max_size=6,
 )
@@ -75,6 +76,7 @@ def test_spans_tile_the_output_as_reading_it_does(rows: list[tuple[list[int], li
         assert all(span["end"] > span["start"] for span in row["spans"])
         assert row["reasoning_end"] == (output.index(END) if END in output else -1)
         assert row["tool_tokens"] == kinds.count("tools")
+        assert row["tool_calls"] == sum(kind == "tools" and i == CALL for kind, i in zip(kinds, output, strict=True))
         assert row["answer_tokens"] == kinds.count("answer")
 
 
@@ -94,6 +96,29 @@ def test_spans_tile_the_output_as_reading_it_does(rows: list[tuple[list[int], li
 )
 def test_reasoning_is_counted_between_its_markers(prompt: list[int], output: list[int], tokens: int) -> None:
     assert parts([prompt], [output])["reasoning_tokens"].to_list() == [tokens]
+
+
+def test_where_no_prompt_was_recorded_the_end_of_reasoning_tells_that_it_began() -> None:
+    ids = pl.List(pl.Int32)
+    outputs = pl.Series([[8, END, 8], [8, 8], [OPEN, 8, CLOSE]], dtype=ids)
+    found = anatomy(pl.DataFrame({"prompt_ids": pl.Series([None] * 3, dtype=ids), "output_ids": outputs}), MARKUP)
+    assert found["reasoning_opened"].to_list() == [True, False, False]
+    assert found["reasoning_tokens"].to_list() == [1, 0, 0]
+
+
+def test_what_is_said_to_call_tools_has_calls_and_the_other_way_round() -> None:
+    outputs = [[CALL, END, 8], [OPEN, CALL, CALL, CLOSE, CALL], [END, OPEN, CLOSE], [8]]
+    rows = pl.DataFrame(
+        {
+            "sample_id": [str(i) for i in range(4)],
+            "prompt_ids": [[9, START]] * 4,
+            "output_ids": outputs,
+            "finish_type": ["stop"] * 4,
+        }
+    )
+    found = output_facts([rows], MARKUP)
+    assert found["tool_calls"].to_list() == [0, 2, 0, 0]
+    assert found["tool_call"].to_list() == [False, True, False, False]
 
 
 def test_genuine_samples(profile: TargetProfile) -> None:

@@ -96,5 +96,5 @@ def test_markdown_is_inert(context: Context) -> None:
     found = findings(finding("answer", "reasoning_closed", 2, "a | b `c` <img src=x> \u202e"))
     text = evidence_markdown(collect_evidence(found, [FRAME], context))
     row = text.splitlines()[2]
-    assert "`` a \\| b `c` <img src=x> <U+202E> ``" in row
+    assert "``a \\| b `c` <img src=x> <U+202E>``" in row
     assert row.replace("\\|", "").count("|") == 7

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from eagle3_assets.decoding import Decoder
 from eagle3_assets.prompts.render import rendered_modes
 from eagle3_assets.target import load_tokenizer
+from eagle3_assets.tokens.anatomy import anatomy
 from eagle3_assets.tokens.builtin_profiles import PROFILES
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.judge import judge_prompts
@@ -275,3 +279,30 @@ def test_a_template_that_raises_says_nothing_of_the_mode(tmp_path: Path) -> None
     family = replace(FAMILIES["chatml"], template=template)
     tokenizer = load_tokenizer(families.save_small_tokenizer(family, tmp_path), trust_remote_code=False)
     assert rendered_modes(tokenizer) == {"thinking": "<|im_start|>assistant"}
+
+
+PLACES = st.lists(st.integers(0, 99), max_size=12)
+SHOWN_AS = {"reasoning": "reasoning", "tools": "tools", "answer": "text", "stop": "text"}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@given(places=PLACES, prompt=st.none() | st.integers(0, 9))
+@settings(max_examples=30)
+def test_what_is_shown_of_an_output_has_the_sections_that_are_counted(
+    name: str, places: list[int], prompt: int | None, loaded: dict[str, Loaded]
+) -> None:
+    profile, tokenizer = loaded[name].profile, loaded[name].tokenizer
+    [x] = tokenizer.encode("x", add_special_tokens=False)
+    tools = () if profile.tools is None else profile.tools.all
+    marks = [
+        i for i in (profile.reasoning_start, profile.reasoning_end, *tools, *sorted(profile.stop_ids)) if i is not None
+    ]
+    output = [x if place % 2 else marks[place // 2 % len(marks)] for place in places]
+    prompts = [[x], [], *map(list, profile.suffixes.values())]
+    prompt_ids = None if prompt is None else prompts[prompt % len(prompts)]
+    ids = pl.List(pl.Int64)
+    rows = {"output_ids": pl.Series([output], dtype=ids), "prompt_ids": pl.Series([prompt_ids], dtype=ids)}
+    spans = anatomy(pl.DataFrame(rows), profile)["spans"][0].to_list()
+    counted = [SHOWN_AS[s["kind"]] for s in spans for i in output[s["start"] : s["end"]] if i == x]
+    pieces = Decoder(tokenizer, profile).output_pieces(output, prompt_ids)  # type: ignore[arg-type] # it is a whole one
+    assert [p.kind for p in pieces for _ in p.text if p.text.strip("x") == ""] == counted

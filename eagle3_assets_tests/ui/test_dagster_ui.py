@@ -11,10 +11,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from eagle3_assets.config import load_config
 from eagle3_assets.partitions import shard_of, stable_rank
+from eagle3_assets.project import Project
+from eagle3_assets.storage.files import sealed_generations, write_parquet
 from eagle3_assets_tests.conftest import demo_rows, write_project
 from eagle3_assets_tests.served import served
 from eagle3_assets_tests.ui.pictures import picture
@@ -161,8 +165,10 @@ def test_previews_are_read_in_place(backfilled: Site, page: Page) -> None:
     expect(page.get_by_text("<|im_end|>").first).to_be_visible()
     assert page.get_by_text("Show Markdown").count() == 0
     picture(page, "previews")
-    table = page.get_by_role("table").first.bounding_box()
-    assert table is not None and table["x"] + table["width"] <= 1440, "previews run out of a laptop's screen"
+    for width in (1440, 1400, 1366, 1280):
+        page.set_viewport_size({"width": width, "height": 1000})
+        preview = page.get_by_role("cell", name="preview_5").locator("xpath=following-sibling::td[1]").bounding_box()
+        assert preview is not None and preview["x"] + preview["width"] <= width - 24, f"previews are cut at {width}"
 
 
 def test_lengths_have_a_plot_and_a_verdict(backfilled: Site, page: Page) -> None:
@@ -188,6 +194,28 @@ def test_from_a_warning_to_its_sample_in_one_command(backfilled: Site, page: Pag
         [sys.executable, "-m", "eagle3_assets.cli", *arguments], capture_output=True, text=True, check=True
     )
     assert "asked-twice-" in shown.stdout and "<|im_end|>" in shown.stdout
+
+
+def test_a_refused_partition_says_why_on_its_page_and_is_not_done(backfilled: Site, page: Page) -> None:
+    project = Project(load_config(backfilled.folder / "eagle3.yaml"))
+    sealed = sealed_generations(project.layout, SHARDS[1])
+    rows = pl.read_parquet(str(sealed.path))
+    write_parquet(rows.with_columns(output_ids=pl.col("output_ids").list.reverse()), sealed.path)
+    try:
+        backfilled.open(page, "/assets/training_samples")
+        page.get_by_role("button", name="Materialize…").first.click()
+        pick(page, SHARDS[1], 1)
+        launch(page, "Launch 1 run")
+        backfilled.open(page, "/runs")
+        expect(page.get_by_text("Failure").first).to_be_visible(timeout=IN_TIME_MS)
+        backfilled.open(page, f"/assets/training_samples?view=partitions&partition={SHARDS[1]}")
+        expect(page.get_by_text("Failed (1)")).to_be_visible()
+        expect(page.get_by_text("refused: nothing is written")).to_be_visible()
+        expect(page.get_by_role("cell", name="stored_as_captured", exact=True)).to_be_visible()
+        expect(page.get_by_text("retry_broken")).to_be_visible()
+        expect(page.get_by_text(re.compile(f"^eagle3-assets decode {SHARDS[1]} --ids --id "))).to_be_visible()
+    finally:
+        write_parquet(rows, sealed.path)
 
 
 def test_a_check_has_a_history_per_partition(backfilled: Site, page: Page) -> None:

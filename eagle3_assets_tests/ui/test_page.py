@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
@@ -15,8 +17,10 @@ from eagle3_assets.pages.coverage import coverage_page
 from eagle3_assets.pages.page import preview_page
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import choose
-from eagle3_assets.vocabularies import CorpusVocabulary, PartitionState
+from eagle3_assets.usable import PartitionState
+from eagle3_assets.vocabularies import CorpusVocabulary
 from eagle3_assets_tests.pages import corpora, hostile
+from eagle3_assets_tests.test_looking import documented_keys
 from eagle3_assets_tests.ui.pictures import picture
 
 pytestmark = pytest.mark.ui
@@ -234,6 +238,24 @@ def test_a_finger_reads_a_sample_and_any_token(browser: Browser, file: Path) -> 
     context.close()
 
 
+def test_a_prompt_that_was_not_recorded_is_called_so(browser: Browser, tmp_path: Path) -> None:
+    found = hostile.inspection()
+    unknown = replace(found, samples=found.samples.with_columns(prompt_ids=pl.lit(None, pl.List(pl.Int32))))
+    file = tmp_path / "page.html"
+    file.write_text(preview_page(unknown, hostile.target()), encoding="utf-8")
+    page = browser.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(file.as_uri())
+    assert "prompt not recorded" in page.locator("#sample .said").inner_text()
+    assert page.locator("#prompt summary").inner_text() == "Prompt, not recorded"
+    assert page.locator("#copy-prompt").count() == 0
+    for key in "ptpj":
+        page.keyboard.press(key)
+    assert complaints == []
+    page.close()
+
+
 def test_a_sample_id_is_copied_as_it_is(browser: Browser, tmp_path: Path) -> None:
     name = "\u202eid\u200b <b> %41:1:0"
     file = tmp_path / "page.html"
@@ -270,6 +292,33 @@ def test_a_page_of_many_long_outputs_is_read_at_once(browser: Browser, tmp_path:
     page.fill("#filter-text", "of which there are many")
     assert page.locator("#list li:not([hidden])").count() == page.locator("#list li").count()
     page.close()
+
+
+def test_every_documented_key_does_what_is_said_of_it(page: Page) -> None:
+    does = {
+        "j": "document.getElementById('sample-id').textContent !== first",
+        "k": "document.getElementById('sample-id').textContent === first",
+        "t": "document.querySelector('#body.tokens') !== null",
+        "ArrowRight": "document.querySelector('#tip [data-tip=index]').textContent === '0'",
+        "ArrowLeft": "document.querySelector('#tip [data-tip=index]').textContent === '0'",
+        "p": "document.getElementById('prompt').open",
+        "g": "document.activeElement.id === 'jump'",
+        "/": "document.activeElement.id === 'filter-text'",
+        "c": "document.getElementById('said').textContent === 'Copied output ids.'",
+        "d": "document.documentElement.dataset.theme !== undefined",
+        "?": "document.getElementById('help').open",
+    }
+    assert set(does) == documented_keys()
+    page.evaluate("window.first = document.getElementById('sample-id').textContent")
+    for key, done in does.items():
+        if key == "ArrowLeft":
+            page.keyboard.press("ArrowRight")
+        page.keyboard.press(key)
+        if key == "c":  # a browser takes its time for the clipboard
+            page.locator("#said", has_text="Copied output ids.").wait_for()
+        assert page.evaluate(done), key
+        if key in "g/":
+            page.keyboard.press("Escape")
 
 
 def test_keys(page: Page) -> None:

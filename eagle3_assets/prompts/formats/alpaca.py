@@ -14,6 +14,8 @@ from eagle3_assets.prompts.formats.values import first, from_text, kind, object_
 
 _READ = ("instruction", "input", "context", "output", "response", "history")
 
+_BESIDE = ("input", "context")
+
 _NO_INPUT = "<noinput>"
 """What sets made as Alpaca was have where there is none."""
 
@@ -27,8 +29,8 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     """Reads one row; see :func:`formats.read`."""
     row = object_row(row, "instruction")
     asked = [text(row.get("instruction"), "instruction")]
-    extra = only_one(row, ("input", "context"))
-    if extra is not None and extra != _NO_INPUT:
+    extra = only_one({key: row.get(key) for key in _BESIDE if row.get(key) != _NO_INPUT}, _BESIDE)
+    if extra is not None:
         asked.append(text(extra, "input"))
     said = "\n".join(part for part in asked if part.strip())
     if not said:

@@ -300,11 +300,15 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         normal["tool_calls"] = calls
     for key, value in (("name", given.get("name")), ("tool_call_id", _answered_call(given, where))):
         if value is not None and value != "":
-            if isinstance(value, bool) or not isinstance(value, str | int):
-                raise RefusedRowError(f"`{where}.{key}` is {kind(value)}, not text")
-            normal[key] = str(value)
+            normal[key] = _text_or_number(value, f"{where}.{key}")
     _nothing_unsaid(given, normal, where)
     return normal
+
+
+def _text_or_number(value: Any, where: str) -> str:  # noqa: ANN401 - parsed JSON
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise RefusedRowError(f"`{where}` is {kind(value)}, not text")
+    return str(value)
 
 
 def _answered_call(given: Json, where: str) -> Any:  # noqa: ANN401 - parsed JSON
@@ -346,7 +350,7 @@ def content(value: Any, where: str, *, result: bool = False) -> str | None:  # n
     """
     if value is None or isinstance(value, str):
         return value
-    if result and not (isinstance(value, list) and any(_is_part(item) for item in value)) and value != []:
+    if result and not (isinstance(value, list) and _are_parts(value)):
         require_json(value, where)
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, list):
@@ -377,7 +381,7 @@ def call(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         },
     }
     if given.get("id") not in (None, ""):
-        normal["id"] = str(given["id"])
+        normal["id"] = _text_or_number(given["id"], f"{where}.id")
     return normal
 
 
@@ -431,8 +435,12 @@ def _calls(given: Json, where: str) -> list[Json]:
     return [call(item, f"{where}.tool_calls[{i}]") for i, item in enumerate(calls)]
 
 
-def _is_part(item: Any) -> bool:  # noqa: ANN401 - parsed JSON
-    return isinstance(item, dict) and ("type" in item or "text" in item)
+def _are_parts(items: list[Any]) -> bool:
+    """Whether a result is a list of parts: one says its type, or all are a text and nothing else, as posts are not."""
+    said = [
+        {key for key, value in item.items() if value is not None} if isinstance(item, dict) else set() for item in items
+    ]
+    return any("type" in keys for keys in said) or all(keys == {"text"} for keys in said)
 
 
 def _part(part: Any, where: str) -> str:  # noqa: ANN401 - parsed JSON

@@ -12,6 +12,7 @@ from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError, Stor
 from eagle3_assets.prompts.formats import openai
 from eagle3_assets.prompts.formats.messages import dialogue
 from eagle3_assets.prompts.formats.values import kind, object_row
+from eagle3_assets.tokens.safe_text import quoted
 
 
 def recognises(row: Json) -> bool:
@@ -30,7 +31,11 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError("`conversation_id` is missing")
     if found.messages[-1]["role"] == "assistant":
         raise RefusedRowError("`messages` ends with an answer: it is no prompt")
-    return replace(found, stored=StoredPrompt(_count(row, "turn"), _count(row, "sample_index")))
+    stored = StoredPrompt(_count(row, "turn"), _count(row, "sample_index"))
+    own, made = row.get("sample_id"), f"{found.source_id}:{stored.turn}:{stored.sample_index}"
+    if isinstance(own, str) and own != made:
+        raise RefusedRowError(f"`sample_id` is {quoted(own)}, and by the row's other columns {quoted(made)}")
+    return replace(found, stored=stored)
 
 
 def _count(row: Json, key: str) -> int:

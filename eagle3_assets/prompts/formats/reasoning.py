@@ -59,9 +59,13 @@ def separated(messages: list[Json]) -> tuple[list[Json], list[str]]:
                 remarks.append(f"message {i + 1}: {other[0]} may begin reasoning, all of it stays in the content")
             made.append(message)
             continue
-        parts = None if "reasoning_content" in message else _parts(message["content"])
+        parts = _parts(message["content"])
+        beside = message.get("reasoning_content", "").strip()
         if parts is None:
             remarks.append(f"message {i + 1}: the markup of its reasoning is not whole, all of it stays in the content")
+            made.append(message)
+        elif beside not in ("", parts[0].strip()):
+            remarks.append(f"message {i + 1}: it has reasoning of its own, that in its content stays there")
             made.append(message)
         else:
             made.append({**message, "content": parts[1], "reasoning_content": parts[0]})

@@ -3,7 +3,8 @@
 What belongs here: the shapes people declare tools in, and the types that are no JSON Schema's. Not here: calls.
 
 Shapes: OpenAI's ``{type, function: {...}}``; bare ``{name, description, parameters}``, as in the Berkeley benchmark,
-Glaive's and the Responses API; Anthropic's ``input_schema`` (MCP: ``inputSchema``); Gemini's ``function_declarations``;
+Glaive's and the Responses API; Anthropic's ``input_schema`` (MCP: ``inputSchema``); Bedrock's ``toolSpec``; Gemini's
+``function_declarations``;
 xLAM's parameters without a schema around them; lists of parameters with their names inside; a dict keyed by name; any
 of these as JSON text. A tool never goes without the parameters that it has: under a key nobody knows they are refused.
 """
@@ -59,7 +60,7 @@ def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed
     found: list[Json] = []
     for i, item in enumerate(value):
         place = f"{where}[{i}]"
-        tool = from_text(item, place)
+        tool = _unwrapped(from_text(item, place))
         declared = only_one(tool, DECLARATIONS, f"{place}.") if isinstance(tool, dict) else None
         if declared is None:
             found.append(_tool(tool, place))
@@ -69,6 +70,14 @@ def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed
                 raise RefusedRowError(f"`{place}` has {quoted(others[0])} beside functions; only these are supported")
             found += tools(declared, f"{place}.function_declarations") or []
     return found or None
+
+
+def _unwrapped(tool: Any) -> Any:  # noqa: ANN401 - parsed JSON
+    """Bedrock's tool without what it has around itself, ``toolSpec``, and around its schema, ``json``."""
+    if isinstance(tool, dict) and list(tool) == ["toolSpec"]:
+        tool = tool["toolSpec"]
+    around = tool.get("inputSchema") if isinstance(tool, dict) else None
+    return {**tool, "inputSchema": around["json"]} if isinstance(around, dict) and list(around) == ["json"] else tool
 
 
 def schema(given: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
@@ -106,7 +115,7 @@ def _properties(given: Json | list[Any], where: str) -> tuple[Json, list[str]]:
     made: Json = {}
     required = []
     for key, value in named.items():
-        item = value
+        item = {"type": value} if _names_type(value) else value
         if isinstance(item, dict) and isinstance(item.get("required"), bool):
             required += [key] if item["required"] else []
             item = {said: of for said, of in item.items() if said != "required"}
@@ -180,10 +189,12 @@ def _spellings(function: Json, where: str) -> tuple[str, ...]:
     Raises:
         RefusedRowError: it has something that may well be its parameters under a key that nobody knows.
     """
+    if any(not says_nothing(function.get(key)) for key in PARAMETERS):
+        return PARAMETERS
+    if any(not says_nothing(function.get(key)) for key in LOOSELY):
+        return (*PARAMETERS, *LOOSELY)
     if any(function.get(key) is not None for key in PARAMETERS):
         return PARAMETERS
-    if any(function.get(key) is not None for key in LOOSELY):
-        return (*PARAMETERS, *LOOSELY)
     for key, value in function.items():
         if isinstance(value, dict | list) and not says_nothing(value) and key not in _BESIDE_PARAMETERS:
             raise RefusedRowError(

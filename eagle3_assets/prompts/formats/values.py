@@ -28,12 +28,13 @@ def first(holder: Json, *keys: str) -> Any:  # noqa: ANN401 - parsed JSON
 
 
 def only_one(holder: Json, keys: Iterable[str], where: str = "") -> Any:  # noqa: ANN401 - parsed JSON
-    """The value of several spellings of one key; None where none has one.
+    """The value of several spellings of one key; None where none has one. One that says something goes first.
 
     Raises:
-        RefusedRowError: two of them have values that differ: taking one would lose the other.
+        RefusedRowError: two of them say different things: taking one would lose the other.
     """
-    found = [key for key in keys if holder.get(key) is not None]
+    there = [key for key in keys if holder.get(key) is not None]
+    found = [key for key in there if not says_nothing(holder[key])] or there[:1]
     for key in found[1:]:
         if holder[key] != holder[found[0]]:
             raise RefusedRowError(f"`{where}{found[0]}` and `{where}{key}` are both there and differ")

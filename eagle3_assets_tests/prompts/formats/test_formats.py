@@ -623,6 +623,65 @@ def test_a_result_that_is_no_text_becomes_json(content: Any, text: str) -> None:
     assert read("openai", row).messages[2] == {"role": "tool", "content": text}
 
 
+POSTS = [{"id": 5, "text": "Cold here", "likes": 3}, {"text": "Snow"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (POSTS, json.dumps(POSTS)),
+        (POSTS[1:], "Snow"),
+        ([{"type": None, "text": "-3"}, {"text": "C"}], "-3C"),
+        ([{"type": "text", "text": "-3", "id": "a"}, {"text": "C"}], "-3C"),
+    ],
+)
+def test_a_list_of_objects_with_texts_is_one_of_parts_only_where_nothing_is_lost(content: Any, text: str) -> None:
+    row = openai(USER, CALLING, {"role": "tool", "content": content})
+    assert read("openai", row).messages[2]["content"] == text
+
+
+@pytest.mark.parametrize("beside", ["", None, "I ask.", "\nI ask.\n"])
+def test_reasoning_in_the_content_is_found_where_none_or_the_same_stands_beside_it(beside: str | None) -> None:
+    turn = {"role": "assistant", "content": "<think>\nI ask.\n</think>\n\nYes.", "reasoning_content": beside}
+    found = read("openai", openai(USER, turn, USER))
+    assert found.messages[1] == {"role": "assistant", "content": "Yes.", "reasoning_content": "I ask."}
+    assert found.remarks == ()
+
+
+def test_other_reasoning_beside_that_in_the_content_is_remarked_on() -> None:
+    turn = {"role": "assistant", "content": "<think>I ask.</think>Yes.", "reasoning_content": "I know."}
+    found = read("openai", openai(USER, turn, USER))
+    assert found.messages[1] == turn
+    assert found.remarks == ("message 2: it has reasoning of its own, that in its content stays there",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("openai", openai(USER, {**ANSWER, "reasoning_content": "", "reasoning": "I ask."}, USER)),
+        ("sharegpt", {"conversations": [], "conversation": [USER, {**ANSWER, "thinking": "I ask.", "text": ""}, USER]}),
+    ],
+)
+def test_of_two_spellings_an_empty_one_says_nothing(kind: str, row: dict[str, Any]) -> None:
+    assert read(kind, row).messages == [USER, {**ANSWER, "reasoning_content": "I ask."}, USER]
+
+
+def test_a_stored_prompt_whose_sample_id_would_change_is_refused() -> None:
+    stored = {**dict.fromkeys(PROMPTS, 0), "tools": None, "conversation_id": "a", "messages": [USER]}
+    assert read("prompts", {**stored, "sample_id": "a:0:0"}).source_id == "a"
+    with pytest.raises(RefusedRowError, match="`sample_id` is 'mine', and by the row's other columns 'a:0:0'"):
+        read("prompts", {**stored, "sample_id": "mine"})
+
+
+@pytest.mark.parametrize("given", [True, ["a"], {"a": 1}, 1.5])
+def test_an_id_of_a_call_is_text_or_a_whole_number(given: Any) -> None:
+    called = {"id": given, "function": {"name": "f", "arguments": {}}}
+    with pytest.raises(RefusedRowError, match=r"`messages\[1\].tool_calls\[0\].id` is .*, not text"):
+        read("openai", openai(USER, {"role": "assistant", "tool_calls": [called]}, USER))
+    kept = read("openai", openai(USER, {"role": "assistant", "tool_calls": [{**called, "id": 7}]}, USER))
+    assert kept.messages[1]["tool_calls"][0]["id"] == "7"
+
+
 def one_message(kind: str, text: str) -> tuple[Any, Dialogue]:
     row: Any = {
         "openai": openai({"role": "user", "content": text}, id=7),

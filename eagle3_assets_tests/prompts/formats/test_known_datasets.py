@@ -262,3 +262,9 @@ def test_tools_that_a_system_prompt_lists_as_text_are_remarked_on() -> None:
 def test_an_alpaca_row_says_that_it_has_no_input() -> None:
     row = {"instruction": "Count to two.", "input": "<noinput>", "output": "1 2"}
     assert read("alpaca", row).messages[0]["content"] == "Count to two."
+
+
+@pytest.mark.parametrize("none", ["", "<noinput>"])
+def test_an_alpaca_row_without_input_may_have_a_context(none: str) -> None:
+    row = {"instruction": "Count.", "input": none, "context": "To two.", "output": "1 2"}
+    assert read("alpaca", row).messages[0]["content"] == "Count.\nTo two."

@@ -48,6 +48,10 @@ SHAPES: dict[str, Any] = {
     "required beside the parameters": [
         {**BARE, "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}, "required": ["city"]}
     ],
+    "properties by type names": [{**BARE, "parameters": {**SCHEMA, "properties": {"city": "str"}}}],
+    "Bedrock": [{"toolSpec": {**BARE, "inputSchema": {"json": SCHEMA}}}],
+    "Bedrock, without what is around it": [{**BARE, "inputSchema": {"json": json.dumps(SCHEMA)}}],
+    "arguments beside empty parameters": [{**BARE, "parameters": {}, "arguments": SCHEMA}],
     "nulls in the function": [{"type": "function", "function": {**FUNCTION, "strict": None, "input_schema": None}}],
 }
 
@@ -236,7 +240,7 @@ def test_types_at_every_depth_and_properties_called_type() -> None:
         ),
         ([{"name": "f", "parameters": "x"}], "`tools[0].parameters` is not JSON"),
         (
-            [{"name": "f", "parameters": {}, "input_schema": SCHEMA}],
+            [{"name": "f", "parameters": {"type": "object"}, "input_schema": SCHEMA}],
             "`tools[0].parameters` and `tools[0].input_schema`",
         ),
         (
