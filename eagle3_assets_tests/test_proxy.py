@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from eagle3_assets.config import CONFIG_VARIABLE
 from eagle3_assets.running import INSTANCE_YAML
@@ -207,6 +208,8 @@ def test_plain_http_is_redirected_and_unknown_names_get_no_handshake(proxy: Prox
             plain = f"http://{EDIT}:{proxy.plain}/runs?a=1"
             async with session.get(plain, allow_redirects=False, headers=ALICE.headers) as reply:
                 assert (reply.status, reply.headers["Location"]) == (301, f"https://{EDIT}/runs?a=1")
+            with pytest.raises(aiohttp.ServerDisconnectedError):
+                await session.get(f"http://other.example.org:{proxy.plain}/", allow_redirects=False)
             with pytest.raises(aiohttp.ClientConnectorError):
                 await session.get(proxy.url("other.example.org", "/"))
 
@@ -255,6 +258,52 @@ def test_other_sites_can_ask_for_nothing_in_a_persons_name(proxy: Proxy) -> None
             link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
             async with session.get(proxy.url(EDIT, "/runs"), headers=ALICE.headers | link) as reply:
                 assert reply.status == 200
+
+    asyncio.run(ask())
+
+
+def test_a_path_that_reads_otherwise_behind_the_proxy_is_no_way_around(proxy: Proxy) -> None:
+    """Nginx takes ``%2f..`` for a step up, Dagster for a part of the name."""
+
+    async def ask() -> None:
+        foreign = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+        paths = (
+            "/report_asset_materialization/prompts",
+            "/report_asset_materialization/..%2f",
+            "/report_asset_materialization/prompts%2f..%2f..",
+            "/report_asset_observation/prompts%2f..%2f..",
+            "/report_asset_check/prompts%2f..%2f..?check_name=x&passed=true",
+            "/x%2f..%2fgraphql?query=mutation{reloadWorkspace{__typename}}",
+            "//graphql?query=mutation{reloadWorkspace{__typename}}",
+        )
+        async with proxy.session() as session:
+
+            async def post(path: str, headers: dict[str, str]) -> int:
+                # As fetch(..., {mode: "no-cors"}) sends it: without a content type.
+                address = URL(proxy.url(EDIT, path), encoded=True)
+                sent = ALICE.headers | headers
+                async with session.post(address, headers=sent, skip_auto_headers=["Content-Type"]) as reply:
+                    return reply.status
+
+            assert {path: await post(path, foreign) for path in paths} == dict.fromkeys(paths, 403)
+            # That it has to be refused here: Dagster itself would take it.
+            assert await post(paths[1], proxy.origin(EDIT)) == 200
+            for path in paths[-2:]:
+                address = URL(proxy.url(EDIT, path), encoded=True)
+                async with session.get(address, headers=ALICE.headers | foreign) as reply:
+                    assert reply.status == 403, path
+
+    asyncio.run(ask())
+
+
+def test_no_file_of_the_machine_is_shown_as_a_notebook(proxy: Proxy) -> None:
+    async def ask() -> None:
+        async with proxy.session() as session:
+            for name, who in ((EDIT, ALICE), (VIEW, BOB)):
+                for path in ("/notebook?path=/etc/passwd&repoLocName=x", "/x%2f..%2fnotebook?path=/etc/passwd"):
+                    address = URL(proxy.url(name, path), encoded=True)
+                    async with session.get(address, headers=who.headers) as reply:
+                        assert reply.status == 404 and "nginx" in await reply.text()
 
     asyncio.run(ask())
 

@@ -20,7 +20,9 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_what_is_shipped_is_of_its_schemas() -> None:
     done = check(DEPLOY / "k8s")
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 8
+    assert len(done.stdout.splitlines()) == 9
+    # Of the merged context: 1 core and 2 GiB, as docs/cluster.md says.
+    assert "a run takes {'requests': {'cpu': '1', 'memory': '2Gi'}" in done.stdout
 
 
 @pytest.mark.parametrize(

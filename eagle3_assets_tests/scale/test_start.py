@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from eagle3_assets_tests.scale.cluster import DEPLOY
 
@@ -20,6 +21,7 @@ def started(tmp_path: Path) -> Path:
     lines = ["# KEY=no", "", f"EAGLE3_BIN={tmp_path}", "EAGLE3_RAY_HEAD=10.0.0.1:6379", "lower=no"]
     secrets = ["AWS_SECRET_ACCESS_KEY=YQ=", "EMPTY=", "SPACED=a b $HOME `id`", "LAST=a=b=="]
     settings.write_text("\n".join([*lines, *secrets]), encoding="utf-8")  # no line end: editors differ
+    settings.chmod(0o600)
     return settings
 
 
@@ -37,6 +39,30 @@ def test_settings_reach_what_is_started_as_they_are_written(started: Path) -> No
     assert {"AWS_SECRET_ACCESS_KEY=YQ=", "EMPTY=", "SPACED=a b $HOME `id`", "LAST=won"} <= set(environment)
     assert not any(line.startswith(("lower=", "KEY=", "# KEY=")) for line in environment)
     assert "LAST=a=b==" in start(started, "worker").stdout.splitlines()
+
+
+def test_jobs_wait_for_room_as_long_as_dagster_does(started: Path) -> None:
+    watching = yaml.safe_load((DEPLOY / "ray" / "dagster.yaml").read_text(encoding="utf-8"))["run_monitoring"]
+    shown = start(started, "head").stdout.splitlines()
+    assert f"RAY_JOB_START_TIMEOUT_SECONDS={watching['start_timeout_seconds']}" in shown
+    assert "RAY_JOB_START_TIMEOUT_SECONDS=5" in start(started, "head", RAY_JOB_START_TIMEOUT_SECONDS="5").stdout
+
+
+def test_settings_that_others_may_read_are_refused(started: Path) -> None:
+    for mode in (0o604, 0o644, 0o602):
+        started.chmod(mode)
+        done = start(started, "worker")
+        assert done.returncode == 2 and done.stdout == ""
+        assert f"{started} has secrets" in done.stderr and "chmod 600" in done.stderr
+    started.chmod(0o640)  # an account's group of its own
+    assert start(started, "worker").returncode == 0
+
+
+@pytest.mark.parametrize("quoted", ['"a b"', "'x'"])
+def test_quotes_are_refused_and_the_value_is_not_repeated(started: Path, quoted: str) -> None:
+    started.write_text(started.read_text(encoding="utf-8") + f"\nSECRET={quoted}\n", encoding="utf-8")
+    done = start(started, "worker")
+    assert done.returncode == 2 and "the quotes around SECRET" in done.stderr and quoted not in done.stderr
 
 
 def test_what_is_missing_is_named(started: Path) -> None:
