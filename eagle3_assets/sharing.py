@@ -6,11 +6,12 @@ run keeps within its share (``engines.sglang.pool``).
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eagle3_assets.engines.base import ShareError, Standing
+from eagle3_assets.engines.base import EngineUnavailableError, ShareError, Standing
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 MOST_SLOTS = 16
 """A claim costs a few queries, so a slot stands for several requests; and this many runs can share one server."""
 FEWEST_SLOTS = 8
+ENDED_S = 15.0
+"""Seconds that slots of a run that has ended are left to it: it may have been marked as ended while it lives, and stops
+when it sees that."""
 
 
 def pool_name(endpoint: str) -> str:
@@ -81,7 +85,8 @@ class SlotShare:
 
     A run never has more requests under way than its slots stand for: it lowers its limit first, and gives slots back
     when the requests beyond it have ended. Slots of a run that has ended are given back for it; those of a run whose
-    process was killed, when Dagster's run monitoring has found it dead.
+    process was killed, when Dagster's run monitoring has found it dead. A run that lives and that Dagster has as ended,
+    since it was terminated by force or taken to be dead, is told to stop.
     """
 
     def __init__(self, instance: "dg.DagsterInstance", run_id: str) -> None:
@@ -101,6 +106,8 @@ class SlotShare:
         self._released = False
         self._free: dict[str, int] = {}
         """Slots of each pool that were free when it was looked at last."""
+        self._ended: dict[str, float] = {}
+        """Runs that have ended, and when that was seen."""
         if not self._storage.supports_global_concurrency_limits:
             raise ShareError(
                 "engine.share_servers: this Dagster instance has no pools: use one with its storage on disk or in"
@@ -115,10 +122,20 @@ class SlotShare:
 
         Raises:
             ShareError: the instance's storage does not answer; what was claimed is still so.
+            EngineUnavailableError: for Dagster this run has ended.
         """
         try:
             with self._lock:
-                return {} if self._released else {one.endpoint: self._settle(one) for one in standings}
+                if self._released:
+                    return {}
+                if self._has_ended(self._run_id):
+                    raise EngineUnavailableError(
+                        "Dagster has marked this run as ended, since it was terminated by force or taken to be dead: it"
+                        " stops. What it has generated is kept; materialize again to go on from there"
+                    )
+                return {one.endpoint: self._settle(one) for one in standings}
+        except EngineUnavailableError:
+            raise
         except Exception as error:  # noqa: BLE001 - Dagster's storages raise what they like, Postgres' a bare Exception
             raise ShareError(f"the Dagster instance's storage failed: {type(error).__name__}") from None
 
@@ -199,7 +216,11 @@ class SlotShare:
         return got
 
     def _free_ended(self, runs: frozenset[str]) -> None:
-        for run_id in sorted(runs):
-            run = self._instance.get_run_by_id(run_id)
-            if run is None or run.is_finished:
+        now = time.monotonic()
+        for run_id in sorted(filter(self._has_ended, runs)):
+            if now - self._ended.setdefault(run_id, now) >= ENDED_S:
                 self._storage.free_concurrency_slots_for_run(run_id)
+
+    def _has_ended(self, run_id: str) -> bool:
+        run = self._instance.get_run_by_id(run_id)
+        return run is None or run.is_finished

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks.client_cost import Case, drawn, mock_server
 from benchmarks.mock_server import CONTEXT, STOP, VOCAB
+from eagle3_assets import sharing
 from eagle3_assets.config import Sampling, SglangEngineSettings
 from eagle3_assets.engines.base import EngineUnavailableError, Request, ShareError, Standing
 from eagle3_assets.engines.sglang import SglangEngine
@@ -214,6 +215,13 @@ def test_runs_that_come_and_go_never_have_more_under_way_than_the_server_takes(
         assert run.allowed == limit, "one that is left alone has everything"
 
 
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots of a run that has ended are free at once."""
+    monkeypatch.setattr(sharing, "ENDED_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_grace")
 def test_slots_of_a_run_that_has_ended_come_back(instance: dg.DagsterInstance) -> None:
     ended = dg.DagsterRun(job_name="partition", run_id="00000000-0000-0000-0000-000000000001")
     instance.add_run(ended)
@@ -226,6 +234,44 @@ def test_slots_of_a_run_that_has_ended_come_back(instance: dg.DagsterInstance) -
     other.step()
     other.step()
     assert other.allowed == 16
+
+
+def test_a_run_that_is_marked_as_ended_while_it_lives_stops_before_others_get_what_it_has(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Run(share_of(instance, name), limit=16, wanted=99) for name in "ab")
+    first.step()
+    instance.report_run_failed(instance.get_run_by_id("a") or pytest.fail("no run"))
+    for _ in range(3):
+        second.step()
+    assert (first.under_way, second.allowed) == (16, 0)
+    with pytest.raises(EngineUnavailableError, match="marked this run as ended"):
+        first.step()
+    monkeypatch.setattr(sharing, "ENDED_S", 0.0)
+    second.step()
+    second.step()
+    assert second.allowed == 16
+
+
+def test_requests_under_way_end_when_the_run_is_marked_as_ended(instance: dg.DagsterInstance) -> None:
+    async def run(url: str) -> None:
+        settings = SglangEngineSettings(kind="sglang", endpoints=(url,), share_servers=True)
+        share = share_of(instance, "a")
+        engine = SglangEngine(settings, ModelFacts(VOCAB, CONTEXT, (STOP,)), Pace(share_every_s=0.05), share=share)
+        await engine.start()
+        request = Request("k", "s", [10_000], Sampling(max_new_tokens=64), 0)
+        under_way = asyncio.create_task(engine.generate(request))
+        async with asyncio.timeout(30):
+            while not instance.event_log_storage.get_concurrency_info(pool_name(url)).claimed_slots:
+                await asyncio.sleep(0.02)
+        instance.report_run_failed(instance.get_run_by_id("a") or pytest.fail("no run"))
+        for still_asking in (under_way, engine.generate(request)):
+            with pytest.raises(EngineUnavailableError, match="marked this run as ended"):
+                await still_asking
+        await engine.close()
+
+    with mock_server(Case(1, 4, 4, 600.0)) as (url, _):
+        asyncio.run(run(url))
 
 
 def test_another_limit_is_taken_over_without_a_restart(instance: dg.DagsterInstance) -> None:

@@ -133,6 +133,7 @@ class Share(Protocol):
 
         Raises:
             ShareError: that cannot be found out now; what was allowed stays so.
+            EngineUnavailableError: this run must not go on.
         """
         ...
 

@@ -108,7 +108,9 @@ class Lease:
         cleared = 0
         while term := _newest_term(directory):
             before = _read(directory, term)
-            if before is not None and (before.released or before.writer == writer or await _silent(directory, term)):
+            if before is not None and not before.released and before.writer != writer:
+                before = await _silent(directory, term)
+            if before is not None:
                 cleared = before.cleared
                 break
         since, place = _now(), _place(directory, term + 1)
@@ -215,8 +217,8 @@ class Lease:
             self._record = record
 
 
-async def _silent(directory: UPath, term: int) -> bool:
-    """Watches a held lease: whether it stays as it is for as long as it says. False where it changed hands.
+async def _silent(directory: UPath, term: int) -> LeaseRecord | None:
+    """Watches a held lease: the record that stayed as it is for as long as it says. None where it changed hands.
 
     Raises:
         HeldError: its holder lives.
@@ -229,10 +231,10 @@ async def _silent(directory: UPath, term: int) -> bool:
         await asyncio.sleep(min(first.seconds / (4 * RENEWALS), 5.0))
         now = _read(directory, term)
         if now is None or now.released:
-            return False
+            return None
         if now != first:
             raise _held(directory, now)
-    return first is not None
+    return first
 
 
 def _held(directory: UPath, record: LeaseRecord | None) -> HeldError:

@@ -16,6 +16,7 @@ are lost that came after the last upload: they are generated again.
 """
 
 import logging
+import math
 import os
 import re
 import socket
@@ -32,7 +33,7 @@ from typing import Any
 from pydantic import ValidationError
 from upath import UPath
 
-from eagle3_assets.files import create, delete, names_in, publish, read_bytes
+from eagle3_assets.files import create, delete, exists, names_in, publish, read_bytes, write_text
 from eagle3_assets.generation.errors import JournalError
 from eagle3_assets.generation.journal import (
     SET_ASIDE,
@@ -53,6 +54,9 @@ CHUNK_BYTES = 16 << 20
 """Bytes of rows that are uploaded even if they are few."""
 MOST_WAITING = 4 * CHUNK_BYTES
 """Bytes that may wait for a slow store; then ``append`` waits too."""
+
+RETRY_S = 5.0
+"""Between a failed upload and the next one."""
 
 _LOOKS = 5
 """How often a journal is listed anew that its writer clears meanwhile."""
@@ -141,6 +145,8 @@ class SharedJournal(Journal):
         self._rows = 0
         """Rows since the last upload began."""
         self._uploaded_at = time.monotonic()
+        self._failed_at = -math.inf
+        """When an upload was found to have failed."""
         super().__init__(directory)
         self._uploaded = self._end
         """What lies before in the file needs no upload any more."""
@@ -178,6 +184,9 @@ class SharedJournal(Journal):
                 self._end_upload()
             except OSError as error:  # how long this may go on, the lease says
                 logger.warning("%s: rows could not be uploaded, and will be again: %s", self._place, error)
+                self._failed_at = time.monotonic()
+        if time.monotonic() - self._failed_at < RETRY_S:
+            return
         late = time.monotonic() - self._uploaded_at >= self._sharing.seconds
         if self._rows and (self._rows >= self._sharing.rows or waiting >= CHUNK_BYTES or late):
             self._begin_upload()
@@ -249,11 +258,13 @@ class SharedJournal(Journal):
 
     def _writer(self) -> str:
         """The name of the local directory on this machine: whoever has its lock knows its former holder to be gone."""
-        place = self.path.with_name("writer")
-        if not place.exists():
-            place.write_text(uuid.uuid4().hex, encoding="utf-8")
-        # Not the directory alone: of one that machines share, the lock may not hold between them.
-        return f"{place.read_text(encoding='utf-8')} on {socket.gethostname()}"
+        place = UPath(self.path.with_name("writer"))
+        name = read_bytes(place).decode("ascii", "replace").strip() if exists(place) else ""
+        if not name:
+            name = uuid.uuid4().hex
+            write_text(place, name)
+        # Not the directory alone: of one that machines share, or of a copy, the lock does not hold between them.
+        return f"{name} on {_kernel()}"
 
     def _take_over(self, lease: Lease) -> None:
         chunks = _chunks(self._place)
@@ -350,6 +361,14 @@ class SharedJournal(Journal):
                     delete(self._place / name)
         except OSError as error:
             logger.warning("%s: chunks that are not needed any more could not be deleted: %s", self._place, error)
+
+
+def _kernel() -> str:
+    """What tells the running kernel, whose locks vouch for one writer, from any other; else the machine's name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def _chunks(place: UPath) -> list[UPath]:

@@ -59,6 +59,20 @@ def test_a_silent_holder_is_waited_for_as_long_as_it_said_and_no_longer(place: U
     lease.release()
 
 
+def test_what_a_holder_cleared_just_before_it_died_stays_cleared(place: UPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(place / "lease-000004.json", record(cleared=0))
+    watch = module._silent
+
+    async def cleared_meanwhile(directory: UPath, term: int) -> Any:
+        write_text(place / "lease-000004.json", record(cleared=3, renewal=1))
+        return await watch(directory, term)
+
+    monkeypatch.setattr(module, "_silent", cleared_meanwhile)
+    lease = take(place)
+    assert (lease.term, lease.cleared) == (5, 3)
+    lease.release()
+
+
 def test_who_has_the_lock_of_the_same_directory_need_not_wait(place: UPath) -> None:
     write_text(place / "lease-000004.json", record(seconds=3600.0))
     take(place, writer="far").release()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import shutil
 import uuid
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,52 @@ def test_an_upload_that_fails_is_done_again_and_the_run_goes_on(
                 first.sync()
     with opened(tmp_path / "b", sharing(root)) as second:
         assert len(second) == 8
+
+
+def test_a_store_that_refuses_uploads_is_asked_now_and_then_not_with_every_row(
+    tmp_path: Path, root: UPath, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = []
+
+    def unreachable(place: UPath, _: bytes) -> bool:
+        asked.append(place)
+        raise OSError("the network is gone")
+
+    def add(journal: SharedJournal, number: int) -> None:
+        journal.append(row(key(number), output_ids=[number]))
+        if journal._upload is not None:
+            wait([journal._upload])
+
+    with opened(tmp_path / "a", sharing(root)) as first:
+        first.begin(IDENTITY, fresh=False)
+        before = chunks(root)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "create", unreachable)
+            patch.setattr(module, "RETRY_S", 600.0, raising=False)
+            for number in range(12):
+                add(first, number)
+            assert len(asked) == caplog.text.count("could not be uploaded, and will be again") == 1
+        monkeypatch.setattr(module, "RETRY_S", 0.0, raising=False)
+        add(first, 12)
+        assert len(chunks(root)) == len(before) + 1
+        vanish(first)
+    with opened(tmp_path / "a", sharing(root)) as again:
+        assert len(again) == 13
+
+
+def test_a_local_directory_is_named_for_good_and_for_the_running_kernel(tmp_path: Path, root: UPath) -> None:
+    """Whoever has the lock of a directory of that name takes a lease at once: no two machines may share a name."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    names = []
+    for machine in "ab":
+        directory = tmp_path / machine
+        directory.mkdir()
+        (directory / "writer").touch()  # as a full disk left it
+        for _ in range(2):
+            with SharedJournal(directory, sharing(root)) as journal:
+                names.append(journal._writer())
+    assert names[0] == names[1] and names[2] == names[3] and names[0] != names[2]
+    assert all(name.endswith(f" on {boot}") and len(name) > len(f" on {boot}") for name in names)
 
 
 def test_a_writer_that_was_taken_over_acknowledges_nothing_more(tmp_path: Path, root: UPath) -> None:

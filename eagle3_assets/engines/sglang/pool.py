@@ -209,6 +209,8 @@ class Pool:
                 server.open_requests.add(scope)
                 reply = await server.client.generate(body)
         except TimeoutError:
+            if self._failure is not None:
+                raise self._failure from None
             raise LostError(f"{server.endpoint}: given up: the server hangs") from None
         except UnreachableError as error:
             self._evict(server, error)
@@ -234,6 +236,7 @@ class Pool:
         """Uses no server any more: every request, also those to come, fails with this error."""
         for server in self.servers:
             server.state, server.reason = "refused", ""
+            _let_go(server)
         self._fail(error)
 
     async def close(self) -> None:
@@ -422,8 +425,7 @@ class Pool:
             server.silent_checks += 1
             if server.silent_checks >= SILENT_CHECKS:
                 self._evict(server, error)
-                for scope in list(server.open_requests):
-                    scope.reschedule(0.0)
+                _let_go(server)
         finally:
             server.checking = False
 
@@ -482,3 +484,9 @@ class Pool:
         elif error is not None:
             logger.error("what looks after the servers has failed", exc_info=error)
             self.give_up(EngineUnavailableError(f"what looks after the servers has failed: {error!r}"))
+
+
+def _let_go(server: Server) -> None:
+    """Waits no longer for what was sent to a server."""
+    for scope in list(server.open_requests):
+        scope.reschedule(0.0)
