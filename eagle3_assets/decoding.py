@@ -297,8 +297,8 @@ def _literal(token: Token) -> str:
     if token.kind == "unknown":
         return token.text
     if token.part is None:
-        return repr(token.text)
-    return f"{token.part!r} completes {token.text!r}" if token.text else repr(token.part)
+        return visible(repr(token.text))  # Python escapes less, such as no letter that nothing is drawn for
+    return visible(f"{token.part!r} completes {token.text!r}") if token.text else repr(token.part)
 
 
 def _marked(ids: Iterable[int]) -> str:

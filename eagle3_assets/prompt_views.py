@@ -71,7 +71,7 @@ class PromptView:
 def stored_prompts(
     project: Project, partition: Partition, target: LoadedTarget, choice: Choice
 ) -> Iterator[PromptView]:
-    """The chosen prompts of a partition.
+    """The chosen prompts of a partition, in its order; those spread over the lengths from the shortest to the longest.
 
     Raises:
         StorageError: ``prompts`` or ``tokenized_prompts`` of it are not there.
@@ -87,6 +87,8 @@ def stored_prompts(
             f"{partition.key}: has no prompts; prompts/{partition.key}.refused.jsonl says what was refused"
         )
     made = tokenized.filter(pl.col("sample_id").is_in(chosen)).collect()
+    if choice.spread:
+        made = pl.DataFrame({"sample_id": chosen}).join(made, on="sample_id", maintain_order="left")
     rows = prompts.filter(pl.col("sample_id").is_in(chosen)).collect()
     sources = {row["sample_id"]: row for row in rows.iter_rows(named=True)}
     for row in made.iter_rows(named=True):

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from eagle3_assets.engines.base import ShareError, Standing
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ class SlotShare:
         try:
             with self._lock:
                 return {} if self._released else {one.endpoint: self._settle(one) for one in standings}
-        except SQLAlchemyError as error:
+        except Exception as error:  # noqa: BLE001 - Dagster's storages raise what they like, Postgres' a bare Exception
             raise ShareError(f"the Dagster instance's storage failed: {type(error).__name__}") from None
 
     def release(self) -> None:
@@ -130,7 +128,7 @@ class SlotShare:
             with self._lock:
                 self._released = True
                 self._storage.free_concurrency_slots_for_run(self._run_id)
-        except SQLAlchemyError as error:
+        except Exception as error:  # noqa: BLE001 - as above; what the run made is sealed, whatever becomes of this
             logger.warning("shares of servers are given back when the run has ended: %s", type(error).__name__)
 
     @property
@@ -140,7 +138,7 @@ class SlotShare:
     def _settle(self, standing: Standing) -> int:
         name = pool_name(standing.endpoint)
         slots, requests = divided(standing.ceiling)
-        claims = self._claims(name, slots)
+        claims = self._claims(name, slots if standing.wanted else None)
         needed = min(slots, -(-standing.wanted // requests))
         target = claims.target(self._run_id, needed, self._free.get(name, claims.free))
         self._free[name] = claims.free
@@ -155,9 +153,12 @@ class SlotShare:
             held += self._claim(name, slots, claims, target - held)
         return standing.ceiling if held == slots else held * requests
 
-    def _claims(self, name: str, slots: int) -> _Claims:
+    def _claims(self, name: str, slots: int | None) -> _Claims:
+        """Who has what of a pool, which has so many slots from now on; None leaves that to those who want some."""
         info: ConcurrencyKeyInfo = self._storage.get_concurrency_info(name)
-        if info.slot_count != slots:
+        if slots is None:
+            slots = info.slot_count
+        elif info.slot_count != slots:
             self._storage.set_concurrency_slots(name, slots)
             info = self._storage.get_concurrency_info(name)
         claimed = {(claim.run_id, claim.step_key) for claim in info.claimed_slots}

@@ -211,3 +211,13 @@ def test_a_message_that_the_template_drops_is_shown_as_nothing(make_project: Pro
     result = shown(tmp_path, "--id", "agent:4:0")
     assert "refused: law messages_rendered: nothing is in the prompt of message 0 (system)" in result.stdout
     assert "message 0: system, the template makes nothing of it" in result.stdout
+
+
+def test_spread_shows_short_to_long_whatever_the_order_they_are_stored_in(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    words = (30, 2, 50, 9)
+    rows = [{"id": f"w{n}", "messages": [{"role": "user", "content": "word " * n}]} for n in words]
+    stored(make_project(rows))
+    result = shown(tmp_path, "--spread", "-n", "3")
+    assert re.findall(r"sample_id=(\w+):", result.stdout) == ["w2", "w9", "w50"]

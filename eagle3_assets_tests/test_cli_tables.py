@@ -1,6 +1,9 @@
 """Tables at any width, in any encoding, and in colours only where they are wished for."""
 
+import os
 import re
+import subprocess
+import sys
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
@@ -49,12 +52,37 @@ def test_no_number_is_cut_and_no_name_folded_to_a_few_letters(name: str, width: 
 
 
 def test_a_table_that_fits_is_left_alone_and_one_that_does_not_is_a_block_for_each_row() -> None:
-    assert len(shown(TABLES["lengths"], 200).splitlines()) == 12  # title, header, two times three rows, and borders
+    assert len(shown(TABLES["lengths"], 200).splitlines()) == 10  # title, header, two times two rows, and borders
     assert [line.rstrip() for line in shown(TABLES["lengths"], 60).splitlines()][1:4] == [
         "B5_openthoughts-00of16",
         "  section output   samples 5   tokens 1,255,345",
         "  mean 251,069.0   min 7   median 471   p95 1,234,567",
     ]
+
+
+def test_a_reader_that_is_gone_before_a_table_is_no_fault_of_the_target(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    make_project([])
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "eagle3_assets.cli", "datasets", "--config", str(tmp_path / "eagle3.yaml")],
+            stdout=writes,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writes)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_a_section_that_no_output_has_is_no_row_as_on_the_page() -> None:
+    rows = shown(lengths_table([("d", length_statistics(plain(7, 300)))]), 200)
+    assert "output" in rows
+    assert "reasoning" not in rows
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -231,6 +231,23 @@ def test_rows_read_byte_fallback() -> None:
     assert rows == [r"0  0  b'\xc3'", r"1  1  b'\xa9' completes 'é'", "2  2  '\ufffd'"]
 
 
+@pytest.mark.parametrize("blank", ["\u3164", "\u2800", "\u034f"])
+def test_rows_name_what_nothing_is_drawn_for(blank: str) -> None:
+    class Blank:
+        added_tokens_decoder: dict[int, Any] = {}  # noqa: RUF012 - as the protocol has it
+
+        def get_vocab(self) -> dict[str, int]:
+            return {blank: 0}
+
+        def decode(self, token_ids: Sequence[int], **_: bool) -> str:
+            return blank * len(token_ids)
+
+        def convert_ids_to_tokens(self, ids: int) -> str:
+            return list(self.get_vocab())[ids]
+
+    assert [row.text for row in Decoder(Blank(), None).rows([0])] == [f"0  0  '<U+{ord(blank):04X}>'"]
+
+
 def test_the_prompt_is_marked(decoder: Decoder) -> None:
     sample = Sample("s", [kimi.HELLO], [kimi.IM_USER, kimi.HELLO])
     assert shown(sample, decoder, prompt=True).splitlines()[1:] == [

@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from benchmarks.client_cost import Case, drawn, mock_server
 from benchmarks.mock_server import CONTEXT, STOP, VOCAB
 from eagle3_assets.config import Sampling, SglangEngineSettings
-from eagle3_assets.engines.base import Request, ShareError, Standing
+from eagle3_assets.engines.base import EngineUnavailableError, Request, ShareError, Standing
 from eagle3_assets.engines.sglang import SglangEngine
 from eagle3_assets.engines.sglang.pool import Pace
 from eagle3_assets.sharing import FEWEST_SLOTS, MOST_SLOTS, SlotShare, divided, pool_name
@@ -155,6 +156,19 @@ def test_what_a_run_does_not_need_the_others_use(instance: dg.DagsterInstance) -
     assert (small.allowed, large.allowed) == (4, 28)
 
 
+def test_a_run_that_leaves_a_server_gives_it_back_as_its_requests_end(instance: dg.DagsterInstance) -> None:
+    first = Run(share_of(instance, "a"), limit=8, wanted=1000)
+    first.step()
+    # The server has come back with another limit, which is for those to set who use it.
+    second = Run(share_of(instance, "b"), limit=32, wanted=1000)
+    for allowed, under_way in ((8, 6), (0, 6), (0, 2), (0, 0)):
+        second.step()
+        assert first.share.settle([Standing(SERVER, 8, allowed, under_way, wanted=0)]) == {SERVER: 0}
+        assert instance.event_log_storage.get_concurrency_info(pool_name(SERVER)).slot_count == 16
+    second.step()
+    assert second.history == [16, 16, 16, 20, 32]
+
+
 def test_more_runs_than_slots_wait_for_one_that_ends(instance: dg.DagsterInstance) -> None:
     runs = [Run(share_of(instance, name), limit=2, wanted=9) for name in "abc"]
     for _ in range(3):
@@ -241,6 +255,28 @@ def test_a_storage_that_fails_is_an_error_and_leaves_what_was_claimed(instance: 
     assert run.allowed == 8
 
 
+def test_a_storage_that_raises_its_own_kind_of_error_is_asked_again_and_ends_no_run(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Dagster's Postgres storage does, which raises a bare ``Exception`` of its own when no server answers."""
+    run = Run(share_of(instance, "a"), limit=8, wanted=9)
+    run.step()
+
+    def away(*_: object) -> None:
+        raise Exception("too many retries for DB connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(instance.event_log_storage), "get_concurrency_info", away)
+        with pytest.raises(ShareError, match="storage failed: Exception"):
+            run.step()
+    run.step()
+    assert run.allowed == 8
+    with monkeypatch.context() as patch:
+        patch.setattr(type(instance.event_log_storage), "free_concurrency_slots_for_run", away)
+        run.share.release()
+    assert "given back when the run has ended: Exception" in caplog.text
+
+
 def test_a_managed_server_is_not_shared() -> None:
     with pytest.raises(ValueError, match="belongs to its run alone"):
         SglangEngineSettings.model_validate({"kind": "sglang", "managed": {}, "share_servers": True})
@@ -282,6 +318,62 @@ def test_what_others_wait_for_is_given_back_as_soon_as_requests_beyond_it_have_e
 
     with mock_server(Case(4, 4, 4, 0.5)) as (url, _):
         assert asyncio.run(run(url))
+
+
+def test_a_server_that_is_left_out_is_left_to_other_runs(instance: dg.DagsterInstance) -> None:
+    case = Case(4, 4, 4, 0.01)
+
+    def held(url: str) -> int:
+        return len(instance.event_log_storage.get_concurrency_info(pool_name(url)).claimed_slots)
+
+    async def run(stays: str, servers: ExitStack) -> None:
+        goes, _ = servers.enter_context(mock_server(case))
+        settings = SglangEngineSettings(kind="sglang", endpoints=(stays, goes), share_servers=True)
+        pace = Pace(share_every_s=0.05, check_every_s=0.05)
+        share = share_of(instance, "a")
+        engine = SglangEngine(settings, ModelFacts(VOCAB, CONTEXT, (STOP,)), pace, share=share)
+        await engine.start()
+        sampling = Sampling(max_new_tokens=64)
+        slow = [Request(f"{n}", f"{n}", [10_000 + n], sampling, n) for n in range(8)]
+        await asyncio.gather(*map(engine.generate, slow))
+        share.settle([Standing(goes, 4, 4, 0, wanted=4)])
+        assert held(goes)
+        servers.close()
+        async with asyncio.timeout(60):
+            while held(goes):
+                await asyncio.sleep(0.05)
+        await engine.close()
+
+    with mock_server(case) as (url, _), ExitStack() as servers:
+        asyncio.run(run(url, servers))
+
+
+class Broken:
+    """A share with a bug."""
+
+    def settle(self, standings: Sequence[Standing]) -> dict[str, int]:
+        raise KeyError(standings[0].endpoint)
+
+    def release(self) -> None:
+        pass
+
+
+def test_a_fault_of_what_looks_after_the_servers_ends_the_run_instead_of_hanging_it() -> None:
+    async def run(url: str) -> None:
+        settings = SglangEngineSettings(kind="sglang", endpoints=(url,), share_servers=True)
+        engine = SglangEngine(settings, ModelFacts(VOCAB, CONTEXT, (STOP,)), share=Broken())
+        await engine.start()
+        try:
+            async with asyncio.timeout(60):
+                await engine.generate(Request("k", "s", [10_000], Sampling(max_new_tokens=64), 0))
+        finally:
+            await engine.close()
+
+    with (
+        mock_server(Case(1, 4, 4, 0.01)) as (url, _),
+        pytest.raises(EngineUnavailableError, match="looks after the servers has failed: KeyError"),
+    ):
+        asyncio.run(run(url))
 
 
 def test_engines_over_one_server_stay_within_its_limit_and_each_ends(instance: dg.DagsterInstance) -> None:

@@ -43,7 +43,7 @@ def refused(said: str, partition: str, reasons: Iterable[str], report: Report) -
 
 
 def refusal_metadata(partition: str, reasons: Iterable[str], report: Report) -> Mapping[str, Any]:
-    """Metadata of a refusal: of each law that the partition is refused for, and the command to the first sample.
+    """Metadata of a refusal: why, each law that the partition is refused for, and the command to the first sample.
 
     Args:
         partition: its key.
@@ -52,39 +52,43 @@ def refusal_metadata(partition: str, reasons: Iterable[str], report: Report) -> 
     """
     laws = _refusing(report)
     firsts = {verdict.law.name: _first(report, verdict) for verdict in laws}
-    metadata = {
+    metadata: dict[str, Any] = {
         "state": "refused: nothing is written",
         "why": dg.MetadataValue.md("\n".join(f"- {markdown_text(visible(reason))}" for reason in reasons)),
-        "refused_by": dg.MetadataValue.table(
-            [
-                dg.TableRecord(
-                    {
-                        "law": verdict.law.name,
-                        "samples": verdict.violations,
-                        "of": verdict.rows,
-                        "first": visible(firsts[verdict.law.name] or ""),
-                    }
-                )
-                for verdict in laws
-            ],
-            schema=dg.TableSchema(list(COLUMNS)),
-        ),
-        "what_to_do": dg.MetadataValue.md("\n".join(f"- {markdown_text(v.law.remedy)}" for v in laws)),
         "rows_judged": report.rows,
         "rows_quarantined": len(report.quarantined),
         "quarantine_limit": report.quarantine_limit,
     }
+    if laws:  # else the reasons are about all of it, and say themselves what to do
+        metadata |= {
+            "refused_by": dg.MetadataValue.table(
+                [
+                    dg.TableRecord(
+                        {
+                            "law": verdict.law.name,
+                            "samples": verdict.violations,
+                            "of": verdict.rows,
+                            "first": visible(firsts[verdict.law.name] or ""),
+                        }
+                    )
+                    for verdict in laws
+                ],
+                schema=dg.TableSchema(list(COLUMNS)),
+            ),
+            "what_to_do": dg.MetadataValue.md("\n".join(f"- {markdown_text(v.law.remedy)}" for v in laws)),
+        }
     command = f"eagle3-assets {LOOK[report.verdicts[0].law.asset]} {partition}"
     first = next((first for first in firsts.values() if first is not None), None)
     return {**metadata, "look": command if first is None else f"{command} --ids --id {shlex.quote(visible(first))}"}
 
 
 def _refusing(report: Report) -> list[Verdict]:
-    """Laws that refuse by themselves; without any those that together quarantine too much."""
-    alone = [verdict for verdict in report.verdicts if verdict.refuses]
-    return alone or [v for v in report.verdicts if v.effect == "quarantine" and v.violations]
+    """Laws that refuse by themselves, and those that quarantine too much together; none where no law is the reason."""
+    together = report.refused_together
+    return [v for v in report.verdicts if v.refuses or (together and v.violations and v.effect != "warn")]
 
 
 def _first(report: Report, verdict: Verdict) -> str | None:
-    found = worst_first(report.findings.filter(pl.col("law") == verdict.law.name))
+    # A row may be at fault for having no id, and no command can name it.
+    found = worst_first(report.findings.filter((pl.col("law") == verdict.law.name) & (pl.col("sample_id") != "")))
     return None if found.is_empty() else str(found["sample_id"][0])

@@ -14,7 +14,7 @@ from rich.text import Text
 from eagle3_assets.generation.sealed import Sealed
 from eagle3_assets.partitions import Partition
 from eagle3_assets.running import PartitionRun
-from eagle3_assets.tokens.lengths import merged
+from eagle3_assets.tokens.lengths import merged, present_sections
 from eagle3_assets.tokens.safe_text import excerpt, visible
 from eagle3_assets.tokens.verdict import Status
 from eagle3_assets.tokens.wording import percent
@@ -91,7 +91,7 @@ def lengths_table(statistics: Sequence[tuple[str, pl.DataFrame]], *, turns: bool
         table.add_column(column.replace("_", " "), justify="right")
     for partition, frame in statistics:
         table.add_section()
-        for row in frame.iter_rows(named=True):
+        for row in present_sections(frame).iter_rows(named=True):
             if row["turn"] is not None and not turns:
                 table.caption = "of all turns together; with --turns, of each"
                 continue

@@ -178,9 +178,15 @@ def waiting(text: str) -> AbstractContextManager[object]:
     return messages().status(text) if sys.stderr.isatty() else nullcontext()
 
 
+class _OwnConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves it to :class:`Commands` that the reader is gone; rich would end the process as if all were wrong."""
+        raise  # rich calls this while it handles the error
+
+
 def _console(stream: TextIO, width: int | None = None, *, whole_lines: bool = False) -> Console:
     # Without a height, rich takes 80 columns where TERM is dumb, whatever width is given.
-    return Console(
+    return _OwnConsole(
         file=stream,
         width=width,
         height=width and 25,

@@ -130,6 +130,12 @@ class Report:
         return len(self.quarantined) / self.rows if self.rows else 0.0
 
     @property
+    def refused_together(self) -> bool:
+        """Whether laws quarantine more than the limit together, and none of them does alone."""
+        alone = any(v.refuses and v.effect == "quarantine" for v in self.verdicts)
+        return not alone and self.quarantined_share > self.quarantine_limit
+
+    @property
     def refusals(self) -> tuple[str, ...]:
         """Why the partition must not be used, one text for each reason, with what to do; empty if it may be.
 
@@ -143,7 +149,7 @@ class Report:
             + f"{v.law.meaning} {v.law.remedy}"
             for v in refused
         ]
-        if not any(v.effect == "quarantine" for v in refused) and self.quarantined_share > self.quarantine_limit:
+        if self.refused_together:
             texts.append(
                 f"quarantine: {len(self.quarantined):,} of {self.rows:,} samples ({percent(self.quarantined_share, 2)})"
                 f" break one law or another, {limit}."

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,35 @@ def test_laws_that_only_together_quarantine_too_much_are_all_named() -> None:
     assert counted["reasoning_closed"] == 2
     assert len(counted) > 1
     assert 0 not in counted.values()
+
+    # The same where another law refuses besides: either reason has its laws.
+    refusing = replace(report["stored_as_captured"], refuses=True, violations=1)
+    both = replace(report, verdicts=tuple(refusing if v.law == refusing.law else v for v in report.verdicts))
+    assert len(both.refusals) == len(report.refusals) + 1
+    records = refusal_metadata("d", both.refusals, both)["refused_by"].value.records
+    assert {record.data["law"] for record in records} == {*counted, "stored_as_captured"}
+
+
+def test_a_law_that_only_quarantines_within_the_limit_is_not_named_as_the_reason() -> None:
+    outputs = {f"g{n}:1:0": (hostile.encoded(f"So {n}.</think>It is {n}.<|im_end|>"), "stop") for n in range(199)}
+    outputs["cut:1:0"] = (hostile.encoded("So.</think>It is.<|im_end|>"), "length")
+    report = hostile.inspection(outputs).report
+    assert report.quarantined
+    assert not report.refusals
+    metadata = refusal_metadata("d", ["prompts: 3 generated samples are no prompts of the source any more."], report)
+    assert "no prompts of the source" in metadata["why"].value
+    assert not {"refused_by", "what_to_do"} & set(metadata)
+    assert metadata["look"] == "eagle3-assets decode d"
+
+
+def test_no_command_names_a_row_without_id() -> None:
+    outputs = {f"g{n}:1:0": (hostile.encoded(f"So {n}.</think>It is {n}.<|im_end|>"), "stop") for n in range(3)}
+    report = hostile.inspection(outputs).report
+    refusing = replace(report["stored_as_captured"], refuses=True, violations=1)
+    finding = {"sample_id": None, "law": refusing.law.name, "severity": "error", "index": None, "detail": "x"}
+    report = replace(
+        report,
+        verdicts=tuple(refusing if v.law == refusing.law else v for v in report.verdicts),
+        findings=pl.DataFrame([finding], schema=report.findings.schema),
+    )
+    assert refusal_metadata("d", report.refusals, report)["look"] == "eagle3-assets decode d"

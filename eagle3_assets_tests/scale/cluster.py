@@ -6,6 +6,7 @@ What belongs here: starting and ending them with the files of ``deploy/``. Not h
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,32 +90,53 @@ def machine(command: list[str], folder: Path, environment: Mapping[str, str]) ->
 @contextmanager
 def postgres(password: str) -> Iterator[int]:
     """A new Postgres server with the password for the account and database ``postgres``; its port."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    needed(programs, "Debian's package postgresql")
-    programs_at, account = programs[-1].parent, {"user": "postgres"} if os.geteuid() == 0 else {}
+    port = free_port()
+    with postgres_folder(password) as folder, postgres_server(folder, port):
+        yield port
+
+
+@contextmanager
+def postgres_folder(password: str) -> Iterator[Path]:
+    """A new Postgres server's data, which outlive the server."""
     folder = Path(tempfile.mkdtemp(prefix="eagle3-postgres-"))
     try:
         secret = folder / "password"
         secret.write_text(password)
-        if account:  # Postgres refuses to run as root
+        if os.geteuid() == 0:  # Postgres refuses to run as root
             shutil.chown(folder, "postgres")
             shutil.chown(secret, "postgres")
-        as_account: dict[str, Any] = {"cwd": folder, **account, "stdout": subprocess.DEVNULL}
-        data = ["-D", str(folder / "data")]
         how = ["-U", "postgres", "--auth=scram-sha-256", f"--pwfile={secret}", "--no-sync"]
-        subprocess.run([str(programs_at / "initdb"), *data, *how], check=True, **as_account)
-        port = free_port()
-        serve = [str(programs_at / "postgres"), *data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
-        process = subprocess.Popen(serve, stderr=subprocess.DEVNULL, **as_account)
-        try:
-            ready = [str(programs_at / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-            wait_for(lambda: subprocess.run(ready, check=False).returncode == 0, "Postgres answers")
-            yield port
-        finally:
-            process.kill()
-            process.wait()
+        initdb = [str(_postgres_program("initdb")), "-D", str(folder / "data"), *how]
+        subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, **_as_postgres(folder))
+        yield folder
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def postgres_server(folder: Path, port: int) -> Iterator[None]:
+    """Serves these data for as long as the context lasts."""
+    data = ["-D", str(folder / "data")]
+    serve = [str(_postgres_program("postgres")), *data, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(serve, **quiet, **_as_postgres(folder))
+    try:
+        ready = [str(_postgres_program("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(port)]
+        wait_for(lambda: subprocess.run(ready, check=False).returncode == 0, "Postgres answers")
+        yield
+    finally:
+        process.send_signal(signal.SIGQUIT)  # at once, with all that serve a connection
+        process.wait()
+
+
+def _postgres_program(name: str) -> Path:
+    programs = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    needed(programs, "Debian's package postgresql")
+    return programs[-1]
+
+
+def _as_postgres(folder: Path) -> dict[str, Any]:
+    return {"cwd": folder, **({"user": "postgres"} if os.geteuid() == 0 else {})}
 
 
 def dump(port: int, password: str) -> bytes:

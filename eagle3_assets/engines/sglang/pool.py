@@ -367,8 +367,15 @@ class Pool:
         while True:
             waiting = sum(not turn.done() for turn in self._waiting)
             standings = [
-                Standing(s.endpoint, s.window.ceiling, s.allowed or 0, s.in_flight, s.in_flight + waiting)
-                for s in self.live
+                Standing(
+                    s.endpoint,
+                    s.window.ceiling,
+                    s.allowed or 0,
+                    s.in_flight,
+                    # What this run does not use of a server, others may.
+                    wanted=s.in_flight + waiting if s.state == "live" else 0,
+                )
+                for s in self.servers
             ]
             lowered: list[Server] = []
             try:
@@ -463,5 +470,15 @@ class Pool:
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """Lets nobody wait for work that has failed: without it a run would go on for ever and send nothing."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, EngineUnavailableError):
+            self.give_up(error)
+        elif error is not None:
+            logger.error("what looks after the servers has failed", exc_info=error)
+            self.give_up(EngineUnavailableError(f"what looks after the servers has failed: {error!r}"))

@@ -1,0 +1,68 @@
+"""Shares of servers, kept in Postgres: what becomes of a run when Postgres is away for a while."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from eagle3_assets_tests.scale.cluster import (
+    BIN,
+    DEPLOY,
+    ROOT,
+    mock_server,
+    needed,
+    postgres_folder,
+    postgres_server,
+    wait_for,
+)
+from eagle3_assets_tests.served import free_port
+
+pytestmark = [pytest.mark.scale, pytest.mark.timeout(300)]
+
+PASSWORD = "hunter4-hunter4"  # noqa: S105 - of a server that lives as long as the test
+
+
+def test_a_run_outlives_a_restart_of_postgres(tmp_path: Path) -> None:
+    """One that has no share yet gets it when Postgres is back; one that cannot give it back ends all the same."""
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    port, log = free_port(), tmp_path / "log"
+    (tmp_path / "dagster.yaml").write_text((DEPLOY / "postgres" / "dagster.yaml").read_text())
+    where = {"HOST": "127.0.0.1", "PORT": str(port), "USERNAME": "postgres", "PASSWORD": PASSWORD, "DB": "postgres"}
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(tmp_path),
+        **{f"DAGSTER_PG_{name}": value for name, value in where.items()},
+    }
+    with postgres_folder(PASSWORD) as folder, mock_server(tmp_path, delay_s=0.01) as (endpoint, _):
+        command = [str(BIN / "python"), "-m", "eagle3_assets_tests.scale.sharer", endpoint, "50"]
+        with (
+            postgres_server(folder, port),
+            log.open("w") as stderr,
+        ):
+            run = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+            assert run.stdin is not None and run.stdout is not None
+            assert run.stdout.readline() == "started\n", log.read_text()
+        try:
+            run.stdin.write("go on\n")
+            run.stdin.flush()
+            wait_for(lambda: "storage failed: DagsterPostgresException (asked again" in log.read_text(), "it is asked")
+            with postgres_server(folder, port):
+                assert run.stdout.readline() == "answered\n", log.read_text()
+            run.stdin.write("go on\n")
+            run.stdin.flush()
+            assert run.stdout.readline() == "closed\n", log.read_text()
+            assert run.wait() == 0
+            assert "are given back when the run has ended: DagsterPostgresException" in log.read_text()
+            assert PASSWORD not in log.read_text()
+        finally:
+            run.kill()
+            run.wait()
