@@ -28,7 +28,7 @@ from benchmarks.growth_measures import (
     source_costs,
 )
 from benchmarks.page import PAGE, machine, write_part
-from benchmarks.scale import TOKENS, Figures, corpora_table, figures_table, read_figures
+from benchmarks.scale import OUTPUT_TOKENS, TOKENS, Figures, corpora_table, examples_table, figures_table, read_figures
 
 SCALE = PAGE.parent / "scale.md"
 
@@ -65,6 +65,16 @@ of {times}:
 ## Projected
 
 {corpora}
+
+### Time, money and client cores
+
+For samples with {output} output tokens, on servers as others have published them; none of it was measured here. It is rather
+the best case: prompts of 2,000 tokens, few output tokens, every place taken. For Kimi K2 all GPUs are counted, those that only
+read prompts too, where the source counts the 96 that generate (0.21 $). For DeepSeek-V3 it is generating alone, reading
+prompts comes on top; a GPU hour is what the source's own price of a million tokens implies. Put your own figures into the
+formulas [above](#time-and-money).
+
+{examples}
 """
 
 
@@ -129,6 +139,8 @@ def report(
         ui="\n".join(lines),
         # As the table shows them, so that a reader finds the same.
         corpora=corpora_table(read_figures(table)),
+        examples=examples_table(read_figures(table)),
+        output=OUTPUT_TOKENS,
     )
 
 

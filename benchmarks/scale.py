@@ -11,6 +11,8 @@ from math import ceil
 
 TOKENS = 1_000
 """Of the sample that sizes and times are given for, prompt and output together."""
+OUTPUT_TOKENS = 800
+"""Of these, the output."""
 
 UNITS = {
     "run_bytes": "bytes that a run of the job `partition` adds to an instance on SQLite",
@@ -66,6 +68,45 @@ CORPORA = (
     Corpus(100_000_000, 100_000, 100),
 )
 """That ``docs/scale.md`` shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What generates a corpus, in figures that others have published; none was measured here."""
+
+    setup: str
+    gpus: int
+    tokens_per_s: float
+    """Output tokens per second of all together."""
+    gpu_hour: float
+    """Price in US dollars."""
+    source: str
+
+    @property
+    def price_per_hour(self) -> float:
+        """Of all GPUs, in US dollars."""
+        return self.gpus * self.gpu_hour
+
+
+SERVERS = (
+    Servers(
+        "Kimi K2 on H200s, prefill apart, expert parallelism",
+        gpus=128,
+        tokens_per_s=288_000,
+        gpu_hour=2.3,
+        source="https://lmsys.org/blog/2025-07-20-k2-large-scale-ep",
+    ),
+    Servers(
+        "DeepSeek-V3 on H100s, tensor parallelism alone",
+        gpus=16,
+        # Of each of the two nodes 22,282, divided by how many times as fast expert parallelism is.
+        tokens_per_s=2 * 22_282 / 5.2,
+        # What the source's own figures come to: 0.20 dollars * 22,300 * 3,600 / 1e6 / 8.
+        gpu_hour=2.0,
+        source="https://lmsys.org/blog/2025-05-05-large-scale-ep",
+    ),
+)
+"""That ``docs/scale.md`` shows: what is possible, and what one begins with. Both with prompts of 2,000 tokens."""
 
 
 def instance_bytes(corpus: Corpus, figures: Figures, kind: str = "run_bytes") -> float:
@@ -167,6 +208,30 @@ def corpora_table(figures: Figures, corpora: Sequence[Corpus] = CORPORA) -> str:
     }
     lines = [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     return "\n".join((lines[0], "|---|" + "--:|" * len(corpora), *lines[1:]))
+
+
+def examples_table(figures: Figures, samples: Sequence[int] = (1_000_000, 100_000_000)) -> str:
+    """Time, money and client cores of generating, a Markdown table with a column for each of ``SERVERS``."""
+    speeds = [one.tokens_per_s for one in SERVERS]
+    costs = [cost_per_million(one.price_per_hour, one.tokens_per_s) for one in SERVERS]
+    rows = {
+        "": [f"[{one.setup}]({one.source})" for one in SERVERS],
+        "GPUs": [f"{one.gpus}" for one in SERVERS],
+        "a GPU hour": [f"{one.gpu_hour:.2f} $" for one in SERVERS],
+        "output tokens per second, together": [f"{speed:,.0f}" for speed in speeds],
+        "**a million output tokens**": [f"**{cost:.2f} $**" for cost in costs],
+    }
+    for count in samples:
+        output = count * OUTPUT_TOKENS
+        rows[f"{count:,} samples"] = [
+            f"{hours(generating_s(output, speed))}, {cost * output / 1e6:,.0f} $"
+            for speed, cost in zip(speeds, costs, strict=True)
+        ]
+    rows["**client cores** that asking keeps busy"] = [
+        f"**{client_cores(speed, OUTPUT_TOKENS, figures):.2g}**" for speed in speeds
+    ]
+    lines = [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
+    return "\n".join((lines[0], "|---|" + "--:|" * len(SERVERS), *lines[1:]))
 
 
 def size(count: float) -> str:

@@ -105,7 +105,7 @@ def measured(
 
 
 def generation_figures(partition: Partition, now: Progress | None, *, running: bool, at: float) -> list[Figure]:
-    """The figures of a run.
+    """The figures of a run. What is so at a moment (speed, requests under way, servers) ends with it.
 
     Args:
         partition: that it generates.
@@ -130,6 +130,7 @@ def generation_figures(partition: Partition, now: Progress | None, *, running: b
     if now is None:
         return figures
     figures += [
+        one("partition_rows", "Rows of the partition that were or will be asked for.", now.kept + now.total),
         one("rows", "Rows that this run has to bring to an end.", now.total),
         one("rows_done", "Rows that it has brought to an end.", now.done, counter=True),
         Figure(
@@ -140,14 +141,24 @@ def generation_figures(partition: Partition, now: Progress | None, *, running: b
         ),
         one("retries", "Requests of this run that were sent again.", now.retries, counter=True),
         one("output_tokens", "Output tokens of this run.", now.tokens, counter=True),
-        one("output_tokens_per_second", "Over the last two minutes.", now.recent_tokens_per_s),
-        one("in_flight", "Requests under way.", now.in_flight),
     ]
+    servers = [({**of, "server": server.endpoint}, server) for server in now.servers]
+    figures.append(
+        Figure(
+            "eagle3_generation_server_evictions",
+            "How often this run left the server out.",
+            [(labels, server.evictions) for labels, server in servers],
+            counter=True,
+        )
+    )
+    if not running:
+        return figures
     if now.eta_s is not None:
         figures.append(one("left_seconds", "Seconds left at the recent speed in rows.", now.eta_s))
-    servers = [({**of, "server": server.endpoint}, server) for server in now.servers]
     return [
         *figures,
+        one("output_tokens_per_second", "Over the last two minutes.", now.recent_tokens_per_s),
+        one("in_flight", "Requests under way.", now.in_flight),
         Figure(
             "eagle3_generation_server_up",
             "Whether this run sends the server requests now.",
@@ -157,12 +168,6 @@ def generation_figures(partition: Partition, now: Progress | None, *, running: b
             "eagle3_generation_server_in_flight",
             "Requests of this run under way there.",
             [(labels, server.in_flight) for labels, server in servers],
-        ),
-        Figure(
-            "eagle3_generation_server_evictions",
-            "How often this run left the server out.",
-            [(labels, server.evictions) for labels, server in servers],
-            counter=True,
         ),
     ]
 

@@ -143,6 +143,7 @@ def test_the_page_of_growth_multiplies_what_it_shows() -> None:
     figures = scale.read_figures(page)
     assert set(figures) == set(scale.UNITS)
     assert f"\n{scale.corpora_table(figures)}\n" in page
+    assert f"\n{scale.examples_table(figures)}\n" in page
     shown = scale.read_figures(scale.figures_table(growth.of_benchmarks(PAGE.read_text(encoding="utf-8"))))
     assert shown == {name: figures[name] for name in shown}, "docs/benchmarks.md has changed: measure growth anew"
 
@@ -175,5 +176,11 @@ def test_arithmetic_of_growth() -> None:
     assert scale.source_cpu_s(scale.Corpus(10_000, 10_000, 1), figures) == 0
     assert scale.all_cpu_s(corpus, figures) == pytest.approx(3)
     assert scale.cost_per_million(3.6, 1_000) == pytest.approx(1.0)
+    rows = {line.split(" | ")[0].strip("| *"): line for line in scale.examples_table(figures).splitlines()}
+    # 128 GPUs at 2.3 dollars an hour for 288,000 tokens a second; 16 at 2 dollars for a fifth of 22,282 each eight.
+    assert "**0.28 $** | **1.04 $**" in rows["a million output tokens"]
+    assert "46 min, 227 $ | 26 h, 830 $" in rows["1,000,000 samples"]
+    # A sample of 800 tokens costs the client half a millisecond.
+    assert "**0.18** | **0.0054**" in rows["client cores** that asking keeps busy"]
     assert (scale.size(999.4), scale.size(1.2345e6), scale.size(3.2e12)) == ("999 B", "1.23 MB", "3.2 TB")
     assert (scale.hours(90), scale.hours(7_200), scale.hours(123_456 * 3_600)) == ("1.5 min", "2 h", "120,000 h")

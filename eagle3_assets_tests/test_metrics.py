@@ -41,7 +41,7 @@ def parsed(text: str) -> Samples:
 
 
 def snapshot(done: int = 3, servers: tuple[ServerLoad, ...] = ()) -> Progress:
-    tracker = Tracker(total=10)
+    tracker = Tracker(total=10, kept=990)
     for _ in range(done - 1):
         tracker.finished(100)
     tracker.finished(0, "unusable reply")
@@ -59,6 +59,7 @@ def test_a_runs_figures() -> None:
     assert found[f"{name}running", ()] == 1
     assert found[f"{name}last_update_timestamp_seconds", ()] == 1_000.5
     assert found[f"{name}rows", ()] == 10
+    assert found[f"{name}partition_rows", ()] == 1_000
     assert found[f"{name}rows_done_total", ()] == 3
     assert found[f"{name}failures_total", (("reason", "unusable reply"),)] == 1
     assert found[f"{name}retries_total", ()] == 4
@@ -71,6 +72,18 @@ def test_a_runs_figures() -> None:
     assert found[f"{name}server_up", (("server", "http://gpu-2:30000"),)] == 0
     assert found[f"{name}server_in_flight", (("server", hostile),)] == 5
     assert found[f"{name}server_evictions_total", (("server", "http://gpu-2:30000"),)] == 2
+
+
+def test_what_is_so_at_a_moment_ends_with_the_run() -> None:
+    servers = (ServerLoad("http://gpu-1:30000", 5, live=True, evictions=1),)
+
+    def names(*, running: bool) -> set[str]:
+        figures = generation_figures(PARTITION, snapshot(servers=servers), running=running, at=0)
+        return {figure.name.removeprefix("eagle3_generation_") for figure in figures}
+
+    of_a_moment = {"in_flight", "output_tokens_per_second", "left_seconds", "server_up", "server_in_flight"}
+    assert names(running=True) - names(running=False) == of_a_moment
+    assert {"running", "rows_done", "failures", "server_evictions"} <= names(running=False)
 
 
 def test_a_file_is_written_now_and_then_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ async def generate_partition(
 
         environment = write_environment(directory, description.environment)
         changes = environment_changes(journal, base, description.environment, environment)
-        tracker = Tracker(total=sum(missing))
+        tracker = Tracker(total=sum(missing), kept=kept)
         latencies = array("d")
         if tracker.total:
             require_environment(changes, kept, accept=accept_environment)

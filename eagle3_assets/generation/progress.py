@@ -21,6 +21,8 @@ class Progress:
 
     total: int
     """Rows that this run has to bring to an end."""
+    kept: int
+    """Rows that it took over from earlier ones, whole or failed."""
     done: int
     generated: int
     failures: Mapping[str, int]
@@ -87,14 +89,16 @@ def _server_text(server: ServerLoad) -> str:
 class Tracker:
     """Counts what happens in a run and takes snapshots of it. Memory does not grow with the run."""
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, total: int, kept: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts the clock.
 
         Args:
             total: rows that the run has to bring to an end.
+            kept: rows that it took over from earlier ones.
             clock: seconds; another one in tests.
         """
         self.total = total
+        self.kept = kept
         self.done = 0
         self.generated = 0
         self.failures: Counter[str] = Counter()
@@ -133,6 +137,7 @@ class Tracker:
         recent_rows = (self.done - done_then) / window
         return Progress(
             total=self.total,
+            kept=self.kept,
             done=self.done,
             generated=self.generated,
             failures=dict(self.failures),
