@@ -14,7 +14,7 @@ import polars as pl
 from eagle3_assets.config import HUB_SCHEME, Dataset, Eagle3Config, SglangEngineSettings, Target
 from eagle3_assets.contract import PROMPTS, TOKENIZED_PROMPTS
 from eagle3_assets.engines.checkpoint import weight_files
-from eagle3_assets.judging import judge_tokenized, tokenize
+from eagle3_assets.judging import given_other_ids, judge_tokenized, target_call_form, tokenize
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import Expected, Outputs, expected_output, prompt_tokens
 from eagle3_assets.project import Project
@@ -22,6 +22,7 @@ from eagle3_assets.prompt_views import PromptView, prompt_view
 from eagle3_assets.prompts.rows import PromptRows, PromptSourceError, read_first
 from eagle3_assets.prompts.sources import estimate_rows, find
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
+from eagle3_assets.prompts.template_forms import CallForm
 from eagle3_assets.target import LoadedTarget, TargetError, load_target
 from eagle3_assets.tokens.verdict import Report, Verdict
 from eagle3_assets.tokens.wording import percent
@@ -37,6 +38,8 @@ class CheckedTarget:
     canary: Verdict | None
     """What the tokenizer says of its own structural tokens; None where it is not loaded."""
     faults: tuple[str, ...]
+    call_form: CallForm | None = None
+    """How the template takes the calls of earlier turns; None where there is none at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def check_target(project: Project) -> CheckedTarget:
     canary = next(verdict for verdict in verdicts if verdict.law.name == _CANARY)
     if canary.status != "passed":
         faults.append(f"target.tokenizer: {_CANARY}: {canary.summary}")
-    return CheckedTarget(loaded, canary, tuple(faults))
+    return CheckedTarget(loaded, canary, tuple(faults), target_call_form(loaded, thinking=partition.dataset.thinking))
 
 
 def check_engine(config: Eagle3Config) -> list[str]:
@@ -156,7 +159,7 @@ def _checked(project: Project, dataset: Dataset, target: LoadedTarget | None, ro
     return CheckedDataset(
         dataset,
         tuple(faults),
-        tuple(_remarks(dataset, target, lengths)),
+        tuple(_remarks(dataset, target, lengths, given_other_ids(partition, target, found.rows.lazy()))),
         found,
         lengths,
         report,
@@ -181,7 +184,12 @@ def _ids_beyond(dataset: Dataset, target: LoadedTarget | None) -> list[str]:
     return [f"sampling.stop_token_ids: {i} is no id of the target's vocabulary" for i in beyond]
 
 
-def _remarks(dataset: Dataset, target: LoadedTarget, lengths: pl.Series) -> Iterator[str]:
+def _remarks(dataset: Dataset, target: LoadedTarget, lengths: pl.Series, other_ids: int) -> Iterator[str]:
+    if other_ids:
+        yield (
+            f"{other_ids:,} of the prompts have calls without ids of the target's form {target.profile.tool_call_id}:"
+            " they are rendered with such ids"
+        )
     figures = prompt_tokens(lengths)
     longest = figures.longest if figures else 0
     cap = dataset.sampling.max_new_tokens

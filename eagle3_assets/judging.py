@@ -17,7 +17,8 @@ from eagle3_assets.identity import Identity
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
-from eagle3_assets.prompts.render import tokenize_rows
+from eagle3_assets.prompts.render import render_text, rows_with_other_ids, tokenize_rows
+from eagle3_assets.prompts.template_forms import CallForm, call_form
 from eagle3_assets.target import LoadedTarget, not_ended_by_code
 from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.columns import TokenColumn
@@ -43,7 +44,33 @@ def render_rows(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> 
         thinking=thinking,
         chat_template=target.chat_template,
         arguments=target.settings.template_arguments,
+        call_id=target.profile.tool_call_id,
     )
+
+
+@not_ended_by_code()
+def target_call_form(target: LoadedTarget, *, thinking: bool) -> CallForm:
+    """How the target's chat template takes the calls of earlier turns.
+
+    Raises:
+        TargetError: the target's own code would have ended this process.
+    """
+    return call_form(
+        lambda messages, tools: render_text(
+            target.tokenizer,
+            messages,
+            tools,
+            thinking=thinking,
+            chat_template=target.chat_template,
+            arguments=target.settings.template_arguments,
+        )
+    )
+
+
+def given_other_ids(partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame) -> int:
+    """How many of a partition's ``prompts`` are rendered with other ids of calls than their source has."""
+    form = target_call_form(target, thinking=partition.dataset.thinking)
+    return sum(rows_with_other_ids(rows, form, target.profile.tool_call_id) for rows in batches(prompts))
 
 
 def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:

@@ -18,9 +18,10 @@ import polars as pl
 from eagle3_assets.decoding import Decoder, Piece, shown_line, shown_pieces, shown_text
 from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
+from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
 from eagle3_assets.prompts.render import render_text, template_fault
-from eagle3_assets.prompts.template_forms import call_form, formed
+from eagle3_assets.prompts.template_forms import call_form, formed, has_calls
 from eagle3_assets.sample_sources import Choice, SourceError
 from eagle3_assets.storage.files import scan_parquet
 from eagle3_assets.target import LoadedTarget
@@ -124,9 +125,11 @@ def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any
     def probe(given: list[dict[str, Any]], declared: list[dict[str, Any]]) -> str:
         return render(given, tools=declared)
 
-    given = formed(messages, call_form(probe)) if any("tool_calls" in message for message in messages) else messages
     try:
+        given = formed(messages, call_form(probe), target.profile.tool_call_id) if has_calls(messages) else messages
         text = render(given)
+    except RefusedRowError as error:
+        return view(None, f"it is refused now: {error}", changed=True)
     except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
         return view(None, f"the chat template refuses it now: {template_fault(error)}", changed=True)
     if list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) != list(row["prompt_ids"]):

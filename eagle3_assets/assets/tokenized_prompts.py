@@ -14,6 +14,7 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
+from eagle3_assets.judging import given_other_ids
 from eagle3_assets.project import Project
 from eagle3_assets.remote_code import warning
 from eagle3_assets.resources import TargetResource
@@ -62,6 +63,13 @@ def build(project: Project) -> dg.AssetsDefinition:
                 context.log.info(f"rendered {len(versions):,} of {total:,} prompts")
                 told = time.monotonic()
         result = pl.concat(parts)
+        other_ids = given_other_ids(partition, loaded, prompts)
+        if other_ids:
+            form = loaded.profile.tool_call_id
+            context.log.info(
+                f"{other_ids:,} of the prompts have calls without ids of the form {form} and are rendered with such:"
+                " the chat template prints them in place of functions' names"
+            )
         refused = result.filter(pl.col("status") == "refused")
         return dg.MaterializeResult(
             value=result,
@@ -69,6 +77,7 @@ def build(project: Project) -> dg.AssetsDefinition:
                 **usual_metadata(len(result), project.layout.asset_file("tokenized_prompts", partition.key)),
                 "ready": len(result) - len(refused),
                 "refused": len(refused),
+                "other_call_ids": other_ids,
                 "refusals": reasons_table(refused["reason"]),
                 "commonest_reason": commonest_reason(refused["reason"]),
                 "prompt_tokens": int(result["prompt_tokens"].sum()),

@@ -14,9 +14,11 @@ import polars as pl
 from eagle3_assets.tokens.codec import PLAIN
 
 INERT = "inert"
-"""Stands for every text; with the message's number for what it says: its content, and the names of its calls."""
+"""Stands for every text; with the message's number for what it says: its content, and the names of its calls, each with
+its own number too."""
 
 _MARK = re.compile(rf"{INERT}_(\d+)")
+_NAME = re.compile(rf"{INERT}_(\d+)_call_(\d+)")
 
 
 def inert_rows(rows: pl.DataFrame, reasoning_end: str | None = None) -> pl.DataFrame:
@@ -43,20 +45,24 @@ def inert_rows(rows: pl.DataFrame, reasoning_end: str | None = None) -> pl.DataF
 def unrendered(messages: str, text: str) -> list[str]:
     """The messages of which nothing is in a prompt, by number and role: ``message 0 (system)``.
 
-    Those without content are none: reasoning of earlier turns is left out by many templates, and of calls alone some
-    show the id for the name (``template_forms`` sees whether calls are shown). Of content beside calls the calls are
-    enough: some templates have no place for it.
+    Those without content and calls are none: reasoning of earlier turns is left out by many templates. Of content
+    beside calls the calls are enough: some templates have no place for it. Of calls the functions' names are looked
+    for; a message of which some are not there is named as ``the name of a call of message 2 (assistant)``.
 
     Args:
         messages: of a row of :func:`inert_rows`.
         text: that they were rendered to.
     """
-    found = set(_MARK.findall(text))
-    return [
-        f"message {number} ({message['role']})"
-        for number, message in enumerate(json.loads(messages))
-        if message.get("content", "").strip() and str(number) not in found
-    ]
+    found, names = set(_MARK.findall(text)), set(_NAME.findall(text))
+    lost = []
+    for number, message in enumerate(json.loads(messages)):
+        said = f"message {number} ({message['role']})"
+        calls = range(len(message.get("tool_calls", ())))
+        if (message.get("content", "").strip() or calls) and str(number) not in found:
+            lost.append(said)
+        elif any((str(number), str(call)) not in names for call in calls):
+            lost.append(f"the name of a call of {said}")
+    return lost
 
 
 def declared_tools(rows: pl.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -82,7 +88,7 @@ def _message(message: Mapping[str, Any], mark: str, reasoning_end: str | None) -
         elif key == "content":
             inert[key] = _prose(value, mark)
         elif key == "tool_calls":
-            inert[key] = [_call(call, mark) for call in value]
+            inert[key] = [_call(call, f"{mark}_call_{place}") for place, call in enumerate(value)]
         else:
             inert[key] = _call_id(value) if key == "tool_call_id" else _prose(value)
     folded = reasoning_end is not None and reasoning_end in message.get("content", "")
@@ -100,8 +106,8 @@ def _call_id(text: str) -> str:
     return re.sub(r"\w", "x", text) if PLAIN.fullmatch(text) else INERT
 
 
-def _call(call: Mapping[str, Any], mark: str) -> dict[str, Any]:
-    function = {"name": mark, "arguments": _arguments(call["function"]["arguments"])}
+def _call(call: Mapping[str, Any], name: str) -> dict[str, Any]:
+    function = {"name": name, "arguments": _arguments(call["function"]["arguments"])}
     return {**call, "function": function} | ({"id": _call_id(call["id"])} if "id" in call else {})
 
 

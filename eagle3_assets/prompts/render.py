@@ -7,12 +7,14 @@ import json
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any, Protocol
 
 import polars as pl
 
 from eagle3_assets.contract import TOKENIZED_PROMPTS
-from eagle3_assets.prompts.template_forms import CallForm, call_form, formed
+from eagle3_assets.prompts.dialogue import RefusedRowError
+from eagle3_assets.prompts.template_forms import CallForm, call_form, formed, has_calls, other_ids
 from eagle3_assets.tokens.profile_spec import MODES, Mode
 
 
@@ -87,6 +89,20 @@ def template_fault(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{where}"
 
 
+def rows_with_other_ids(rows: pl.DataFrame, form: CallForm, call_id: str | None) -> int:
+    """How many prompt rows are rendered with other ids of calls than their source has.
+
+    Args:
+        rows: column ``messages`` of ``contract.PROMPTS``.
+        form: of the template.
+        call_id: as for :func:`tokenize_rows`.
+    """
+    if not form.named_by_id or call_id is None:
+        return 0
+    with_calls = rows.filter(pl.col("messages").str.contains('"tool_calls":', literal=True))
+    return sum(other_ids(json.loads(messages), form, call_id) for messages in with_calls["messages"])
+
+
 def tokenize_rows(
     tokenizer: ChatTokenizer,
     rows: pl.DataFrame,
@@ -94,6 +110,7 @@ def tokenize_rows(
     thinking: bool,
     chat_template: str | None = None,
     arguments: Mapping[str, Any] | None = None,
+    call_id: str | None = None,
 ) -> pl.DataFrame:
     """Renders and tokenizes prompt rows.
 
@@ -103,10 +120,11 @@ def tokenize_rows(
         thinking: whether the template leaves reasoning to the target.
         chat_template: a template to use instead of the tokenizer's own.
         arguments: extra arguments of the template.
+        call_id: the target's form of calls' ids, for a template that prints these in place of functions' names.
 
     Returns:
         ``contract.TOKENIZED_PROMPTS``, one row per given row in the same order. A row that the template refuses, or
-        whose tool calls it would leave out, has status ``refused``, the reason, and no ids.
+        whose tool calls, or their names, it would leave out, has status ``refused``, the reason, and no ids.
     """
 
     def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
@@ -114,18 +132,17 @@ def tokenize_rows(
             tokenizer, messages, tools, thinking=thinking, chat_template=chat_template, arguments=arguments
         )
 
-    with_calls = rows["messages"].str.contains('"tool_calls":', literal=True)
-    form = call_form(render) if with_calls.any() else CallForm.OBJECT
+    form = cache(lambda: call_form(render))
     texts: list[str] = []
     reasons: list[str | None] = []
     for messages, tools in rows.select("messages", "tools").iter_rows():
         turns = json.loads(messages)
-        if form is CallForm.DROPPED and any("tool_calls" in turn for turn in turns):
-            texts.append("")
-            reasons.append("the chat template leaves out the tool calls of earlier turns")
-            continue
         try:
-            text = render(formed(turns, form), json.loads(tools) if tools else None)
+            given = formed(turns, form(), call_id) if has_calls(turns) else turns
+            text = render(given, json.loads(tools) if tools else None)
+        except RefusedRowError as error:
+            texts.append("")
+            reasons.append(str(error))
         except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
             texts.append("")
             reasons.append(f"the chat template refused it: {template_fault(error)}")

@@ -1,59 +1,139 @@
 """The form in which a chat template takes tool calls of the history.
 
-What belongs here: finding that form, and giving it. Not here: the normal form (``dialogue``), rendering a partition.
+What belongs here: finding that form, and giving it. Not here: the normal form (``dialogue``), which ids calls get
+(``call_ids``), rendering a partition.
 
 Most templates take arguments as an object: some go through its items (Qwen3-Coder, GLM), some print it as JSON and
 would print text in quotes a second time (Qwen2.5, Llama). DeepSeek's put text after text and fail on an object. Some
-never look at ``tool_calls``: a history rendered by them would lose its calls, and nobody would know.
+never look at ``tool_calls``: a history rendered by them would lose its calls, and nobody would know. Kimi-K2's newer
+ones print a call's id and not the function's name, which is to be found in ids of the target's own form alone.
 """
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 
-from eagle3_assets.prompts.dialogue import Json
+from eagle3_assets.prompts.call_ids import with_call_ids
+from eagle3_assets.prompts.dialogue import Json, RefusedRowError
 
-_TOOL = "probe_tool"
+Render = Callable[[list[Json], list[Json]], str]
+"""Gives the prompt's text of messages and tools; may raise whatever a template raises."""
+
+_TOOL, _OTHER_TOOL = "probe_tool", "probe_else"
 _VALUE = "probe value"
 
 
-class CallForm(Enum):
-    """How a template takes the calls of earlier turns."""
+class ArgumentForm(Enum):
+    """How a template takes the arguments of earlier turns' calls."""
 
     OBJECT = "arguments as an object"
     TEXT = "arguments as JSON text"
     DROPPED = "calls are left out of the prompt"
 
 
-def call_form(render: Callable[[list[Json], list[Json]], str]) -> CallForm:
-    """Finds a template's form by rendering a call and looking for it.
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """How a template takes the calls of earlier turns."""
 
-    Args:
-        render: gives the prompt's text of messages and tools; may raise whatever a template raises.
+    arguments: ArgumentForm
+    named_by_id: bool
+    """Whether it prints a call's id and not the function's name."""
+    names_without_id: bool
+    """Whether it prints the function's name of a call that has no id."""
+
+
+def call_form(render: Render) -> CallForm:
+    """Finds a template's form by rendering calls and looking for them.
 
     Returns:
         ``OBJECT`` also for a template that fails on every form: it shall say itself, row by row, what it lacks.
     """
+    arguments = _argument_form(render)
+    named, other, unlike, nameless, nameless_other = (
+        _shown(render, _call(name, call_id), arguments)
+        for name, call_id in (
+            (_TOOL, _ID),
+            (_OTHER_TOOL, _ID),
+            (_TOOL, _OTHER_ID),
+            (_TOOL, None),
+            (_OTHER_TOOL, None),
+        )
+    )
+    return CallForm(
+        arguments,
+        named_by_id=named is not None and named == other and unlike not in (None, named),
+        names_without_id=nameless is not None and nameless != nameless_other,
+    )
+
+
+def has_calls(messages: list[Json]) -> bool:
+    """Whether a history has calls or results, which templates take in different forms."""
+    return any("tool_calls" in message or message["role"] == "tool" for message in messages)
+
+
+def formed(messages: list[Json], form: CallForm, call_id: str | None) -> list[Json]:
+    """Messages with their calls and results in the form of the template.
+
+    Args:
+        messages: in normal form.
+        form: of the template.
+        call_id: the form of ids that the target's profile has, which say the function's name; None without one.
+
+    Raises:
+        RefusedRowError: the template would leave out calls, or the name of a function, or a result is of no call.
+    """
+    if form.arguments is ArgumentForm.DROPPED and any("tool_calls" in message for message in messages):
+        raise RefusedRowError("the chat template leaves out the tool calls of earlier turns")
+    if form.named_by_id:
+        messages = _identified(messages, form, call_id)
+    return [_given(message, form.arguments) for message in messages]
+
+
+def other_ids(messages: list[Json], form: CallForm, call_id: str | None) -> bool:
+    """Whether a history gets other ids of calls or results than its source has; not of one that :func:`formed` refuses.
+
+    Arguments as for :func:`formed`.
+    """
+    try:
+        return form.named_by_id and _identified(messages, form, call_id) != messages
+    except RefusedRowError:
+        return False
+
+
+def _identified(messages: list[Json], form: CallForm, call_id: str | None) -> list[Json]:
+    if call_id is not None:
+        return with_call_ids(messages, call_id)
+    calls = [call for message in messages for call in message.get("tool_calls", ())]
+    if any("id" in call or not form.names_without_id for call in calls):
+        raise RefusedRowError(
+            "the chat template prints ids of calls in place of functions' names and the target's profile has no form of"
+            " ids: set target.profile_overrides.tool_call_id"
+        )
+    return messages
+
+
+def _argument_form(render: Render) -> ArgumentForm:
     failed = 0
-    for form in (CallForm.OBJECT, CallForm.TEXT):
-        try:
-            shown = render([_given(message, form) for message in _PROBE], [_DECLARED])
-        except Exception:  # noqa: BLE001 - a template is data: that it fails is what is to be found out
-            failed += 1
-            continue
+    for form in (ArgumentForm.OBJECT, ArgumentForm.TEXT):
+        shown = _shown(render, _call(_TOOL, _ID), form)
+        failed += shown is None
         # Printed as text within text, its quotes would be escaped.
-        if _VALUE in shown and f'\\"{_VALUE}' not in shown:
+        if shown is not None and _VALUE in shown and f'\\"{_VALUE}' not in shown:
             return form
-    return CallForm.OBJECT if failed == len(CallForm) - 1 else CallForm.DROPPED
+    return ArgumentForm.OBJECT if failed == len(ArgumentForm) - 1 else ArgumentForm.DROPPED
 
 
-def formed(messages: list[Json], form: CallForm) -> list[Json]:
-    """Messages with their calls in the form of the template."""
-    return [_given(message, form) for message in messages]
+def _shown(render: Render, messages: list[Json], form: ArgumentForm) -> str | None:
+    """The text of a conversation; None where the template fails."""
+    try:
+        return render([_given(message, form) for message in messages], [_declared(_TOOL), _declared(_OTHER_TOOL)])
+    except Exception:  # noqa: BLE001 - a template is data: that it fails is what is to be found out
+        return None
 
 
-def _given(message: Json, form: CallForm) -> Json:
-    if form is not CallForm.TEXT or "tool_calls" not in message:
+def _given(message: Json, form: ArgumentForm) -> Json:
+    if form is not ArgumentForm.TEXT or "tool_calls" not in message:
         return message
     return {
         **message,
@@ -66,23 +146,31 @@ def _as_text(function: Json) -> Json:
     return function if isinstance(given, str) else {**function, "arguments": json.dumps(given, ensure_ascii=False)}
 
 
-# An id as Mistral's templates demand it.
-_PROBE: list[Json] = [
-    {"role": "user", "content": "Hello"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [
-            {"id": "call00001", "type": "function", "function": {"name": _TOOL, "arguments": {"value": _VALUE}}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "call00001", "content": "Hello"},
-]
-_DECLARED: Json = {
-    "type": "function",
-    "function": {
-        "name": _TOOL,
-        "description": "Probes",
-        "parameters": {"type": "object", "properties": {"value": {"type": "string"}}},
-    },
-}
+# Ids as Mistral's templates demand them.
+_ID, _OTHER_ID = "call00001", "call00002"
+
+
+def _call(name: str, call_id: str | None) -> list[Json]:
+    """A conversation with a call and its result."""
+    call = {"type": "function", "function": {"name": name, "arguments": {"value": _VALUE}}}
+    result = {"role": "tool", "content": "Hello"}
+    return [
+        {"role": "user", "content": "Hello"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [call if call_id is None else {"id": call_id, **call}],
+        },
+        result if call_id is None else {**result, "tool_call_id": call_id},
+    ]
+
+
+def _declared(name: str) -> Json:
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Probes",
+            "parameters": {"type": "object", "properties": {"value": {"type": "string"}}},
+        },
+    }

@@ -100,7 +100,9 @@ class ProfileSpec(BaseModel):
         description="Tokens that begin a turn of a prompt, each with the tokens of which one ends it, if any.",
     )
     tool_call_id: str | None = Field(
-        None, description="What stands before a call's arguments, with {name} for the tool and {number} for a counter."
+        None,
+        description="What stands before a call's arguments, with {name} for the tool and {number} for a counter. Where"
+        " the chat template prints ids of calls in place of names, those of the history are given this form.",
     )
     tool_call_json: bool = Field(
         default=False, description="Whether a call without an argument token is JSON with `name` and `arguments`."

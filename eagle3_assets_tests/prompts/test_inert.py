@@ -66,7 +66,7 @@ def test_texts_are_replaced_and_what_templates_decide_by_stays() -> None:
                 {
                     "type": "function",
                     "id": "xxxxxxxxx.xxxxxxxxxxx:x",
-                    "function": {"name": "inert_2", "arguments": {"city": "inert", "n": 3}},
+                    "function": {"name": "inert_2_call_0", "arguments": {"city": "inert", "n": 3}},
                 }
             ],
         },
@@ -134,19 +134,39 @@ TALK: list[dict[str, Any]] = [
 ]
 
 
+CALLED = "inert_2_call_0"
+
+
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
-        ("inert_0 inert_1 inert_2 inert_3 inert_5 inert_6 inert_7 inert_8 inert_9 inert_10 inert_11", []),
+        (f"inert_0 inert_1 inert_2 {CALLED} inert_3 inert_5 inert_6 inert_7 inert_8 inert_9 inert_10 inert_11", []),
         # The name of its call is enough: some templates have no place for a text beside calls.
-        ("inert_0 inert_1 functions.inert_2:0 [inert_3] inert_5inert_6 inert_7 inert_8 inert_9 inert_10inert_11", []),
-        ("inert_2 inert_3 inert_5 inert_6 inert_7 inert_8 inert_9 inert_10 inert_11", [0, 1]),
-        ("inert_0 inert_1 inert_2 inert inert_5 inert_6 inert_7 inert_8 inert_9 inert_10", [3, 11]),
+        (f"inert_0 inert_1 functions.{CALLED}:0 [inert_3] inert_5inert_6 inert_7 inert_8 inert_9 inert_10inert_11", []),
+        (f"{CALLED} inert_3 inert_5 inert_6 inert_7 inert_8 inert_9 inert_10 inert_11", [0, 1]),
+        (f"inert_0 inert_1 {CALLED} inert inert_5 inert_6 inert_7 inert_8 inert_9 inert_10", [3, 11]),
         ("", [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]),
     ],
 )
 def test_messages_that_became_nothing(text: str, lost: list[int]) -> None:
     assert unrendered(json.dumps(inert(TALK)[0]), text) == [f"message {n} ({TALK[n]['role']})" for n in lost]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("inert_0_call_0 inert_0_call_1", []),
+        ("inert_0_call_1inert_0_call_0", []),
+        ("inert_0 inert_0_call_0", ["the name of a call of message 0 (assistant)"]),
+        ("inert_0 xxxx_x", ["the name of a call of message 0 (assistant)"]),
+        ("xxxx_x", ["message 0 (assistant)"]),
+    ],
+)
+@pytest.mark.parametrize("content", ["", "I look."])
+def test_a_calls_name_that_is_not_there(text: str, lost: list[str], content: str) -> None:
+    call = {"type": "function", "id": "call_1", "function": {"name": "f", "arguments": {}}}
+    made, _ = inert([{"role": "assistant", "content": content, "tool_calls": [call, call]}])
+    assert unrendered(json.dumps(made), text) == lost
 
 
 # Like Qwen3's: reasoning in the content is taken out of it.

@@ -420,12 +420,12 @@ TOOLS_RENDERED = RowLaw(
 
 MESSAGES_RENDERED = RowLaw(
     name="messages_rendered",
-    definition="Something of every message with content is in the rendered prompt; reasoning of earlier turns may be"
-    " left out.",
+    definition="Something of every message with content or tool calls is in the rendered prompt, and of each call the"
+    " function's name; reasoning of earlier turns may be left out.",
     asset="tokenized_prompts",
     effect="quarantine",
-    meaning="The template drops system prompts, tool results or turns without a word: the target answers to another"
-    " conversation than the dataset's.",
+    meaning="The template drops system prompts, tool results, turns or the names of called functions without a word:"
+    " the target answers to another conversation than the dataset's.",
     remedy="Look at it with eagle3-assets prompt; give a chat template that renders every role as target.chat_template,"
     " or, where the target's own template is so in production, lower the law with law_effects.",
     judge=judge_messages_rendered,

@@ -1,0 +1,215 @@
+"""Chat templates that print a call's id in place of the function's name, as Kimi-K2's newer ones do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from eagle3_assets.build import build_defs
+from eagle3_assets.cli import app
+from eagle3_assets.jobs import PARTITION_JOB
+from eagle3_assets.judging import judge_tokenized, target_call_form, tokenize
+from eagle3_assets.project import Project
+from eagle3_assets.prompt_views import prompt_view
+from eagle3_assets.prompts.template_forms import ArgumentForm
+from eagle3_assets.sourcing import take_prompts
+from eagle3_assets.target import load_target
+from eagle3_assets_tests.conftest import DEMO, ProjectMaker
+
+TEMPLATE = (DEMO / "model" / "chat_template.jinja").read_text(encoding="utf-8")
+CALL_ID = "call.id or ('functions.' ~ function.name ~ ':' ~ state.calls)"
+RESULT_ID = "message.tool_call_id or state.ids[state.results] or 'unknown'"
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+    for name in ("get_weather", "get_time")
+]
+
+
+def row(name: str, weather: str | None, time: str | None, again: str | None) -> dict[str, Any]:
+    """Two turns with calls: two parallel ones whose results come in the other order, where ids tell; then one."""
+
+    def call(function: str, given: str | None) -> dict[str, Any]:
+        made = {"type": "function", "function": {"name": function, "arguments": {"city": "Oslo"}}}
+        return made if given is None else {**made, "id": given}
+
+    def result(given: str | None, said: str) -> dict[str, Any]:
+        return {"role": "tool", "content": said} | ({} if given is None else {"tool_call_id": given})
+
+    results = [result(weather, "-3"), result(time, "12:00")]
+    return {
+        "id": name,
+        "messages": [
+            {"role": "user", "content": "Cold in Oslo?"},
+            {
+                "role": "assistant",
+                "content": "I look.",
+                "tool_calls": [call("get_weather", weather), call("get_time", time)],
+            },
+            *(results if weather is None else results[::-1]),
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "And now?"},
+            {"role": "assistant", "content": None, "tool_calls": [call("get_weather", again)]},
+            result(again, "-4"),
+        ],
+        "tools": TOOLS,
+    }
+
+
+RIGHT = ("functions.get_weather:0", "functions.get_time:1", "functions.get_weather:2")
+ROWS = [
+    row("bare", None, None, None),
+    row("openai", "call_1", "call_2", "call_3"),
+    row("right", *RIGHT),
+    {"id": "plain", "messages": [{"role": "user", "content": "Hello"}]},
+]
+
+
+@pytest.fixture
+def printing_ids(tmp_path: Path) -> dict[str, Any]:
+    """Settings of a target whose template prints ids alone."""
+    assert TEMPLATE.count(CALL_ID) == TEMPLATE.count(RESULT_ID) == 1
+    template = TEMPLATE.replace(CALL_ID, "call['id']").replace(RESULT_ID, "message.tool_call_id")
+    (tmp_path / "ids.jinja").write_text(template, encoding="utf-8")
+    return {"model": "demo", "chat_template": "ids.jinja"}
+
+
+def rendered(project: Project) -> dict[str, tuple[str | None, str]]:
+    """Why each prompt is refused, and its text."""
+    partition, target = project.partition("d"), load_target(project.config.target)
+    tokenized = tokenize(project, partition, target, take_prompts(project, partition)[0].rows)
+    rows = tokenized.select("sample_id", "reason", "prompt_ids").iter_rows()
+    return {sample.split(":")[0]: (reason, target.tokenizer.decode(ids or [])) for sample, reason, ids in rows}
+
+
+def test_every_call_and_result_is_named(make_project: ProjectMaker, printing_ids: dict[str, Any]) -> None:
+    made = rendered(make_project(ROWS, target=printing_ids))
+    assert {reason for reason, _ in made.values()} == {None}
+    for name in ("bare", "openai", "right"):
+        text = made[name][1]
+        for call_id, said in zip(RIGHT, ("-3", "12:00", "-4"), strict=True):
+            assert text.count(f"<|tool_call_begin|>{call_id}<|tool_call_argument_begin|>") == 1, name
+            assert text.count(f"## Return of {call_id}\n{said}<|im_end|>") == 1, name
+        assert "call_1" not in text
+    assert made["openai"] == made["right"]
+    # The demo's own template names calls without ids itself.
+    assert rendered(make_project(ROWS))["bare"] == made["bare"]
+
+
+def test_the_laws_see_the_same(make_project: ProjectMaker, printing_ids: dict[str, Any]) -> None:
+    project = make_project(ROWS, target=printing_ids)
+    partition, target = project.partition("d"), load_target(project.config.target)
+    prompts = take_prompts(project, partition)[0].rows
+    tokenized = tokenize(project, partition, target, prompts)
+    report = judge_tokenized(project, partition, target, prompts.lazy(), tokenized.lazy()).report
+    for law in ("prompt_reproducible", "prompt_injection", "messages_rendered", "tools_rendered"):
+        assert (report[law].status, report[law].violations) == ("passed", 0), law
+        assert report[law].judged == (3 if law == "tools_rendered" else 4), law
+    for ours, source in zip(tokenized.iter_rows(named=True), prompts.iter_rows(named=True), strict=True):
+        view = prompt_view(target, ours, source)
+        assert not view.changed
+        assert view.parts is not None
+        assert all(part.begin < part.end for part in view.parts)
+
+
+def test_prompts_that_were_made_without_names_are_not_reproducible(
+    make_project: ProjectMaker, printing_ids: dict[str, Any]
+) -> None:
+    project = make_project(ROWS, target=printing_ids)
+    partition, target = project.partition("d"), load_target(project.config.target)
+    prompts = take_prompts(project, partition)[0].rows
+    tokenized = tokenize(project, partition, target, prompts)
+    text = target.tokenizer.decode(tokenized["prompt_ids"][0].to_list()).replace("functions.get_weather:0", "")
+    old = [target.tokenizer.encode(text, add_special_tokens=False), *tokenized["prompt_ids"].to_list()[1:]]
+    stored = tokenized.with_columns(pl.Series("prompt_ids", old, dtype=tokenized.schema["prompt_ids"]))
+    report = judge_tokenized(project, partition, target, prompts.lazy(), stored.lazy()).report
+    assert report["prompt_reproducible"].violations == 1
+
+
+def test_a_result_of_no_call_is_refused_by_name(make_project: ProjectMaker, printing_ids: dict[str, Any]) -> None:
+    lost = row("lost", "call_1", "call_2", "call_3")
+    lost["messages"][2]["tool_call_id"] = "call_9"
+    made = rendered(make_project([lost, ROWS[1]], target=printing_ids))
+    assert str(made["lost"][0]).startswith(
+        "a tool's result is of no call before it: message 2 has the id 'call_9', and the chat template prints ids"
+    )
+    assert made["openai"][0] is None
+
+
+@pytest.mark.parametrize("own_template", [False, True])
+def test_without_a_form_of_ids_calls_that_would_lose_their_names_are_refused(
+    make_project: ProjectMaker, printing_ids: dict[str, Any], own_template: bool
+) -> None:
+    settings = {"model": "demo"} if own_template else printing_ids
+    made = rendered(make_project(ROWS, target={**settings, "profile_overrides": {"tool_call_id": None}}))
+    refused = {name for name, (reason, _) in made.items() if reason}
+    # The demo's own template names calls that have no ids.
+    assert refused == ({"openai", "right"} if own_template else {"bare", "openai", "right"})
+    assert made["right"][0] == (
+        "the chat template prints ids of calls in place of functions' names and the target's profile has no form of"
+        " ids: set target.profile_overrides.tool_call_id"
+    )
+
+
+def test_a_template_that_prints_neither_name_nor_id(make_project: ProjectMaker, tmp_path: Path) -> None:
+    (tmp_path / "nameless.jinja").write_text(
+        TEMPLATE.replace(CALL_ID, "'call'").replace(RESULT_ID, "'call'"), encoding="utf-8"
+    )
+    made = rendered(make_project(ROWS, target={"model": "demo", "chat_template": "nameless.jinja"}))
+    for name in ("bare", "right"):
+        assert made[name][0] == (
+            "law messages_rendered: nothing is in the prompt of the name of a call of message 1 (assistant),"
+            " message 6 (assistant)"
+        )
+    assert made["plain"][0] is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "by_id", "without"),
+    [
+        ("call['id']", True, False),
+        (CALL_ID, True, True),
+        ("function.name", False, True),
+        ("(call.id ~ function.name)", False, True),
+        ("'call'", True, False),
+        ("raise_exception('no calls')", False, False),
+        ("(call.id if call.id is defined else raise_exception('no id'))", True, False),
+    ],
+)
+def test_what_a_template_prints_of_a_call(
+    shown: str, by_id: bool, without: bool, make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    (tmp_path / "some.jinja").write_text(TEMPLATE.replace(CALL_ID, shown), encoding="utf-8")
+    project = make_project(ROWS, target={"model": "demo", "chat_template": "some.jinja"})
+    form = target_call_form(load_target(project.config.target), thinking=True)
+    assert (form.arguments, form.named_by_id, form.names_without_id) == (ArgumentForm.OBJECT, by_id, without)
+
+
+def test_what_was_given_ids_is_counted_and_the_source_stays(
+    make_project: ProjectMaker, printing_ids: dict[str, Any]
+) -> None:
+    project = make_project(ROWS, target=printing_ids)
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_defs(project).resolve_job_def(PARTITION_JOB)
+        assets = [dg.AssetKey("prompts"), dg.AssetKey("tokenized_prompts")]
+        result = job.execute_in_process(instance=instance, partition_key="d", asset_selection=assets)
+    [made] = result.asset_materializations_for_node("tokenized_prompts")
+    assert made.metadata["other_call_ids"].value == 2
+    assert made.metadata["refused"].value == 0
+    stored = pl.read_parquet(str(project.layout.asset_file("prompts", "d")))["messages"]
+    given = [message.get("tool_call_id") for message in json.loads(stored[1])]
+    assert given == [None, None, "call_2", "call_1", None, None, None, "call_3"]
+
+
+def test_check_config_says_so(make_project: ProjectMaker, printing_ids: dict[str, Any], tmp_path: Path) -> None:
+    make_project(ROWS, target=printing_ids)
+    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
+    assert "by their ids in place of functions' names, which are given the form functions.{name}:{number}" in shown
+    assert "d: 2 of the prompts have calls without ids of the target's form functions.{name}:{number}" in shown
+    make_project(ROWS, target={**printing_ids, "profile_overrides": {"tool_call_id": None}})
+    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
+    assert "the profile has no form of these" in shown
+    assert "3 of 4 prompts refused" in shown
