@@ -14,6 +14,7 @@ from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.project import Project
 from eagle3_assets.resources import TargetResource
 from eagle3_assets.tokens.safe_text import markdown_text, visible
+from eagle3_assets.training import judge_for_training, read_stored
 
 
 def build(project: Project) -> dg.AssetsDefinition:
@@ -39,8 +40,13 @@ def build(project: Project) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, target: dg.ResourceParam[TargetResource]
     ) -> dg.MaterializeResult[None]:
         partition = project.partition(context.partition_key)
-        place = project.layout.export(partition.key)
-        manifest = export(project, target.load(), [partition], place, project.config.export, context.log.info).manifest
+        place, loaded = project.layout.export(partition.key), target.load()
+        try:
+            manifest = export(project, loaded, [partition], place, project.config.export, context.log.info).manifest
+        except ExportError:
+            # An export knows why laws refuse a partition, in words; judged again it has the figures that a page shows.
+            judge_for_training(project, partition, loaded, read_stored(project, partition.key))
+            raise
         if why := untrainable(manifest):
             raise ExportError(f"{place}: is whole, and {why}")
         return dg.MaterializeResult(

@@ -372,7 +372,7 @@ def test_a_source_id_is_shown_as_text(make_project: ProjectMaker, instance: dg.D
     event = instance.get_latest_materialization_event(dg.AssetKey("decoded_previews"))
     assert event and event.asset_materialization
     shown = str(event.asset_materialization.metadata["preview_1"].value)
-    assert shown.startswith("` ![x](http://evil/p.png) [click](http://evil):1:0 `")
+    assert shown.startswith("`![x](http://evil/p.png) [click](http://evil):1:0`")
 
 
 def test_records_that_are_gone_from_every_row_are_no_pass(
