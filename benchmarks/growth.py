@@ -68,11 +68,11 @@ of {times}:
 
 ### Time, money and client cores
 
-For samples with {output} output tokens, on servers as others have published them; none of it was measured here. It is rather
-the best case: prompts of 2,000 tokens, few output tokens, every place taken. For Kimi K2 all GPUs are counted, those that only
-read prompts too, where the source counts the 96 that generate (0.21 $). For DeepSeek-V3 it is generating alone, reading
-prompts comes on top; a GPU hour is what the source's own price of a million tokens implies. Put your own figures into the
-formulas [above](#time-and-money).
+For samples with {output} output tokens, on servers as others have published them; none of it was measured here. It is
+rather the best case: prompts of 2,000 tokens, few output tokens, every place taken. For Kimi K2 all GPUs are counted,
+those that only read prompts too, where the source counts the 96 that generate (0.21 $). For DeepSeek-V3 it is
+generating alone, reading prompts comes on top; a GPU hour is what the source's own price of a million tokens implies.
+Put your own figures into the formulas [above](#time-and-money).
 
 {examples}
 """
