@@ -3,7 +3,7 @@
 What belongs here: runs that divide mock servers by ``engine.share_servers``. Not here: what one request costs
 (``client_cost``).
 
-Usage: python -m benchmarks.shared_servers [--full] [--write]
+Usage: python -m benchmarks.shared_servers [--full] [--write] [--postgres URL]
 """
 
 import argparse
@@ -39,7 +39,7 @@ PART = """\
 
 {servers} mock servers take {limit} requests at once each, an answer takes {latency:g} s. The same requests are asked
 for by one run, or by several that start together and divide them; all runs have `engine.share_servers` on and one
-Dagster instance (SQLite). Written by `benchmarks/shared_servers.py`:
+Dagster instance ({storage}). Written by `benchmarks/shared_servers.py`:
 
 ```bash
 {command}
@@ -93,14 +93,21 @@ async def _run(instance: dg.DagsterInstance, urls: Sequence[str], requests: Sequ
         await engine.close()
 
 
-def measure(runs: int, requests: int) -> Shared:
-    """Has so many runs ask for so many requests in all, on servers of their own."""
+def measure(runs: int, requests: int, postgres: str | None = None) -> Shared:
+    """Has so many runs ask for so many requests in all, on servers of their own.
+
+    Args:
+        runs: that share the servers.
+        requests: of all runs together.
+        postgres: URL of the database of the Dagster instance; without, it is on SQLite.
+    """
     case = Case(requests, LIMIT, 4, LATENCY_S)
     asked = [Request(f"{n}", f"{n}", [10_000 + n], Sampling(max_new_tokens=64), n) for n in range(requests)]
+    storage = {"storage": {"postgres": {"postgres_url": postgres}}} if postgres else None
     with ExitStack() as stack:
         urls = [stack.enter_context(mock_server(case))[0] for _ in range(SERVERS)]
         home = stack.enter_context(tempfile.TemporaryDirectory())
-        instance = stack.enter_context(dg.DagsterInstance.local_temp(home))
+        instance = stack.enter_context(dg.DagsterInstance.local_temp(home, overrides=storage))
 
         async def together() -> float:
             # A process of its own has threads of its own, and no run waits for another's.
@@ -120,7 +127,7 @@ def measure(runs: int, requests: int) -> Shared:
     )
 
 
-def report(taken: Sequence[Sequence[Shared]], command: str) -> str:
+def report(taken: Sequence[Sequence[Shared]], command: str, storage: str = "SQLite") -> str:
     """The part of the page."""
     lines = []
     for each in taken:
@@ -133,6 +140,7 @@ def report(taken: Sequence[Sequence[Shared]], command: str) -> str:
         servers=SERVERS,
         limit=LIMIT,
         latency=LATENCY_S,
+        storage=storage,
         command=command,
         machine=machine(("dagster", "aiohttp")),
         runs="\n".join(lines),
@@ -145,13 +153,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the figures that docs/benchmarks.md shows")
     parser.add_argument("--write", action="store_true", help="write the report into docs/benchmarks.md as well")
+    parser.add_argument("--postgres", metavar="URL", help="of the instance's database; needs dagster-postgres")
     arguments = parser.parse_args()
     requests, times = (3200, 2) if arguments.full else (640, 1)
     taken = []
     for runs in RUNS:
-        taken.append([measure(runs, requests) for _ in range(times)])
+        taken.append([measure(runs, requests, arguments.postgres) for _ in range(times)])
         print(taken[-1], file=sys.stderr, flush=True)
-    part = report(taken, "make bench" + (" BENCH=full" if arguments.full else ""))
+    if arguments.postgres:
+        command, storage = f"python -m benchmarks.shared_servers{' --full' * arguments.full} --postgres URL", "Postgres"
+    else:
+        command, storage = f"make bench{' BENCH=full' * arguments.full}", "SQLite"
+    part = report(taken, command, storage)
     print(part)
     if arguments.write:
         write_part("shared_servers", part)

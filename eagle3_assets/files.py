@@ -7,6 +7,7 @@ An object store has no directories, no rename and no append; a PUT appears whole
 is completed. What its client library raises comes out of here as an :class:`OSError`, as a disk's faults do.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -207,10 +208,16 @@ def lock_file(path: Path) -> int:
 
 
 def sync_directory(directory: Path) -> None:
-    """Makes renames and new names in a directory outlive a power failure."""
+    """Makes renames and new names in a directory outlive a power failure, where its file system knows how.
+
+    Some that are mounted over a network or from user space refuse it; the names are there all the same.
+    """
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(handle)
 

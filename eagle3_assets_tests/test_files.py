@@ -1,5 +1,9 @@
 """Files that appear whole or not at all, on a store whose uploads break off midway too."""
 
+import errno
+import os
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +58,25 @@ def test_an_upload_that_breaks_off_changes_nothing(
             publish(temporary, store / name)
     assert [(path.name, path.read_bytes()) for path in store.iterdir()] == [("old.parquet", b"old")]
     assert temporary.exists()
+
+
+@pytest.mark.parametrize(("refusal", "goes_on"), [(errno.EINVAL, True), (errno.ENOTSUP, True), (errno.EIO, False)])
+def test_a_directory_that_cannot_be_synced_is_no_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: int, goes_on: bool
+) -> None:
+    """As CIFS and some of FUSE refuse it, after the file has its name."""
+    sync = os.fsync
+
+    def fsync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(refusal, os.strerror(refusal))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    target = UPath(tmp_path) / "current.json"
+    with nullcontext() if goes_on else pytest.raises(OSError, match="Input/output error"):
+        write_text(target, "new")
+    assert target.read_text(encoding="utf-8") == "new"
 
 
 @pytest.mark.parametrize("place", ["store", "disk"])

@@ -96,8 +96,8 @@ def _on_store(place: UPath) -> Iterator[Callable[[], None]]:
             lease.require()
         except JournalError:
             raise ExportError(
-                f"{place}: the store could not be reached for a while, and another process may write there by now;"
-                " nothing more is written: export again"
+                f"{place}: another process has taken it over, or may have by now, since this one did not reach the"
+                " store for a while; nothing more is written: export again"
             ) from None
 
     try:
