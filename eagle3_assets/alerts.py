@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_before_delay,
+    wait_exponential,
+)
 
 from eagle3_assets.tokens.safe_text import excerpt
 
@@ -29,8 +36,10 @@ ATTEMPTS = 3
 ATTEMPT_S = 2.5
 """Seconds for one attempt, however slowly the webhook answers."""
 FIRST_WAIT_S = 0.5
-"""Doubles with every attempt. Altogether a message takes 9 seconds at most: Dagster tells a sensor of five runs at
-once, gives it up after 60 seconds, and would then tell it of the same runs again."""
+"""Doubles with every attempt, unless the webhook asks for more."""
+LAST_ATTEMPT_S = 6.5
+"""No attempt begins later. So a message takes 9 seconds at most: Dagster tells a sensor of five runs at once, gives it
+up after 60 seconds, and would then tell it of the same runs again."""
 
 
 class AlertError(Exception):
@@ -39,6 +48,16 @@ class AlertError(Exception):
 
 class _TryAgainError(AlertError):
     """It may get through if it is sent once more."""
+
+    def __init__(self, text: str, after_s: float = 0.0) -> None:
+        """A failed attempt.
+
+        Args:
+            text: for people.
+            after_s: seconds that the webhook asks to be left alone.
+        """
+        super().__init__(text)
+        self.after_s = after_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +81,7 @@ class RunReport:
     failures: Sequence[tuple[str, str | None]] = ()
     """Step and why it failed, as far as that was written for people."""
     reason: str | None = None
-    """Why the run failed where no step did."""
+    """Why the run failed where no step did, in words of our own: Dagster's may quote what a container logged."""
     checks: Sequence[FoundByCheck] = ()
 
 
@@ -73,7 +92,7 @@ def failed_run_text(report: RunReport, ui_url: str | None) -> str:
         lines.append(f"{_code(step)}: {_code(why) if why else 'an error that the log of the run shows'}")
     lines += _more(len(report.failures), "steps failed")
     if not report.failures:
-        lines.append(_code(report.reason) if report.reason else "no step failed; the log of the run may say why")
+        lines.append(report.reason or "no step failed: its process may be gone; the log of the run says why")
     return "\n".join([*lines, *_checks(report.checks), *_place(report, ui_url)])
 
 
@@ -100,7 +119,8 @@ def webhook_url(variable: str) -> str:
 def send(url: str, text: str) -> None:
     """Posts ``{"text": ...}``, as incoming webhooks of Slack and of others that speak its language take it.
 
-    Connection errors, 5xx and 429 are tried again. A redirect is not followed: it would take the message elsewhere.
+    Connection errors, 5xx and 429 are tried again, after as long as the webhook asks for where there is time for that.
+    A redirect is not followed: it would take the message elsewhere.
 
     Raises:
         AlertError: the webhook did not take it.
@@ -116,8 +136,8 @@ async def _sent(url: str, text: str) -> str | None:
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(_TryAgainError),
-        stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_exponential(FIRST_WAIT_S),
+        stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(LAST_ATTEMPT_S),
+        wait=_pause,
         reraise=True,
     )
     timeout = aiohttp.ClientTimeout(total=ATTEMPT_S)
@@ -129,18 +149,26 @@ async def _sent(url: str, text: str) -> str | None:
     return None
 
 
+def _pause(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.after_s if isinstance(error, _TryAgainError) else 0.0
+    return max(asked, wait_exponential(FIRST_WAIT_S)(state))
+
+
 async def _post(session: "aiohttp.ClientSession", url: str, text: str) -> None:
     import aiohttp
 
     try:
         async with session.post(url, json={"text": text}, allow_redirects=False) as reply:
-            status = reply.status
+            status, retry_after = reply.status, reply.headers.get("Retry-After", "")
     except aiohttp.InvalidURL:
         raise AlertError("the webhook's URL is none") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
         raise _TryAgainError(f"the webhook cannot be reached ({type(error).__name__})") from None
     if status >= 500 or status == 429:
-        raise _TryAgainError(f"the webhook answered {status}")
+        after_s = int(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0
+        asks = f" and asks to be left alone for {after_s} s" if after_s else ""
+        raise _TryAgainError(f"the webhook answered {status}{asks}", after_s)
     if status >= 300:
         raise AlertError(f"the webhook answered {status}")
 

@@ -6,6 +6,8 @@ What belongs here: the condition and the sensors. Not here: what is made then (`
 from collections.abc import Collection, Sequence
 
 import dagster as dg
+from dagster._core.events import RunFailureReason
+from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from eagle3_assets.alerts import FoundByCheck, RunReport, failed_checks_text, failed_run_text, send, webhook_url
 from eagle3_assets.config import Alerts
@@ -32,6 +34,13 @@ GOOD = (
 and refuses, once, what breaks them. To ask for their checks too would leave out nearly all that is good: one that
 warns, or could not be judged, has not passed either, and Dagster's conditions know no severities."""
 
+_REASONS = {
+    RunFailureReason.START_TIMEOUT: "it did not start in the time that the instance gives it",
+    RunFailureReason.JOB_INITIALIZATION_FAILURE: "it could not be set up; the log of the run says why",
+    RunFailureReason.RUN_WORKER_RESTART: "its process was started anew by the cluster",
+    RunFailureReason.UNEXPECTED_TERMINATION: "its process was told to end",
+}
+
 carry_on = dg.AutomationConditionSensorDefinition(
     SENSOR,
     target=dg.AssetSelection.assets("training_samples", "training_export"),
@@ -57,11 +66,14 @@ def alert_sensors(alerts: Alerts) -> list[dg.SensorDefinition]:
     @dg.run_failure_sensor(
         name=FAILED_RUNS,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description=f"Tells the webhook in {variable} of every run that failed: what, of which partition, and why.",
+        description=f"Tells the webhook in {variable} of every run that failed and that Dagster does not"
+        " run again by itself: what, of which partition, and why.",
     )
     def failed_runs(context: dg.RunFailureSensorContext) -> None:
+        if context.dagster_run.tags.get(WILL_RETRY_TAG) == "true":
+            return  # Dagster runs it again: nobody needs to do anything
         failures = [(event.step_key or "", _for_people(event)) for event in context.get_step_failure_events()]
-        report = _report(context, severities, failures, context.failure_event.message)
+        report = _report(context, severities, failures, _without_a_step(context.failure_event))
         send(webhook_url(variable), failed_run_text(report, alerts.ui_url))
 
     @dg.run_status_sensor(
@@ -119,3 +131,9 @@ def _for_people(failure: dg.DagsterEvent) -> str | None:
     """Why a step failed, where that was written for people: other errors may quote an address with its password."""
     said = failure.step_failure_data.user_failure_data
     return said.description if said else None
+
+
+def _without_a_step(failure: dg.DagsterEvent) -> str | None:
+    """Why a run failed where no step did. Not the event's message, to which run monitoring adds what containers log."""
+    reason = failure.job_failure_data.failure_reason if failure.event_specific_data else None
+    return _REASONS.get(reason) if reason else None

@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from dagster._core.definitions.run_status_sensor_definition import _get_run_status_sensor_process_limit
+from dagster._core.events import JobFailureData, RunFailureReason
 from dagster._grpc.client import DEFAULT_SENSOR_GRPC_TIMEOUT
 
 from eagle3_assets import alerts
@@ -44,6 +46,7 @@ class Webhook:
         self.statuses = [200]
         self.asked: list[Any] = []
         self.hang_s = 0.0
+        self.retry_after: str | None = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -56,6 +59,8 @@ class Webhook:
                     self.send_response(status)
                     if status == 302:
                         self.send_header("Location", f"{outer.url}/elsewhere")
+                    if status == 429 and outer.retry_after is not None:
+                        self.send_header("Retry-After", outer.retry_after)
                     self.send_header("Content-Length", "0")
                     self.end_headers()
 
@@ -137,9 +142,30 @@ def test_a_webhook_that_hangs_is_not_waited_for(webhook: Webhook, monkeypatch: p
     assert len(webhook.asked) == alerts.ATTEMPTS
 
 
+@pytest.mark.usefixtures("at_once")
+def test_a_webhook_is_left_alone_for_as_long_as_it_asks(webhook: Webhook) -> None:
+    webhook.statuses, webhook.retry_after = [429, 200], "1"
+    began = time.monotonic()
+    send(webhook.url, "hello")
+    assert time.monotonic() - began >= 1.0
+    assert webhook.texts == ["hello"] * 2
+
+
+@pytest.mark.parametrize(("asked", "attempts"), [("3600", 1), ("Wed, 21 Oct 2026 07:28:00 GMT", 3), ("-1", 3)])
+@pytest.mark.usefixtures("at_once")
+def test_a_webhook_that_asks_for_more_time_than_there_is_gets_no_more_messages(
+    webhook: Webhook, asked: str, attempts: int
+) -> None:
+    webhook.statuses, webhook.retry_after = [429], asked
+    text = " and asks to be left alone for 3600 s" if attempts == 1 else ""
+    assert refused(webhook.url) == f"the webhook answered 429{text}; the alert was not sent"
+    assert len(webhook.asked) == attempts
+
+
 def test_all_messages_of_a_tick_fit_into_the_time_that_dagster_gives_it() -> None:
     waits = sum(alerts.FIRST_WAIT_S * 2**i for i in range(alerts.ATTEMPTS - 1))
-    longest = alerts.ATTEMPTS * alerts.ATTEMPT_S + waits
+    assert (alerts.ATTEMPTS - 1) * alerts.ATTEMPT_S + waits <= alerts.LAST_ATTEMPT_S, "slow answers cost no attempt"
+    longest = alerts.LAST_ATTEMPT_S + alerts.ATTEMPT_S
     assert longest * _get_run_status_sensor_process_limit() < DEFAULT_SENSOR_GRPC_TIMEOUT - 10
 
 
@@ -173,9 +199,9 @@ def test_what_others_wrote_cannot_speak_for_itself() -> None:
 
 
 def test_a_run_that_failed_without_a_step_says_why() -> None:
-    report = RunReport("r1", "partition", None, reason="Run worker was gone")
+    report = RunReport("r1", "partition", None, reason="its process was told to end")
     assert failed_run_text(report, "https://ui.example.org") == (
-        "Run failed: `partition`\n`Run worker was gone`\nhttps://ui.example.org/runs/r1"
+        "Run failed: `partition`\nits process was told to end\nhttps://ui.example.org/runs/r1"
     )
 
 
@@ -299,6 +325,50 @@ def test_an_error_that_nobody_wrote_for_people_stays_in_the_log(
     assert watched.ask() == []
     assert webhook.texts[-1].splitlines()[1] == "`prompts`: an error that the log of the run shows"
     assert "hunter2" not in webhook.texts[-1]
+
+
+def fail_run(
+    instance: dg.DagsterInstance, message: str, reason: RunFailureReason | None = None, again: str | None = None
+) -> str:
+    """A run, perhaps one that is another one ``again``, that is marked as failed, as run monitoring does; its id."""
+    tags = {"dagster/partition": "d"}
+    if again is not None:
+        tags |= {"dagster/parent_run_id": again, "dagster/root_run_id": again}
+    run = dg.DagsterRun(PARTITION_JOB, str(uuid.uuid4()), tags=tags, root_run_id=again, parent_run_id=again)
+    instance.add_run(run)
+    instance.report_run_failed(run, message, JobFailureData(error=None, failure_reason=reason) if reason else None)
+    return run.run_id
+
+
+def test_what_monitoring_adds_of_containers_and_addresses_stays_in_the_log(
+    make_project: ProjectMaker, instance: dg.DagsterInstance, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, webhook.url)
+    watched = Watched(make_project(demo_rows("chat", 1), alerts=ALERTS), instance)
+    log = "Last 25 log lines for container 'dagster':\nOperationalError: postgresql://dagster:hunter2@db/dagster"
+    fail_run(instance, f"Run timed out due to taking longer than 900 seconds.\n{log}", RunFailureReason.START_TIMEOUT)
+    fail_run(instance, f"Detected run worker status FAILED: {log}")
+    assert watched.ask() == []
+    assert "hunter2" not in str(webhook.asked)
+    first, second = (text.splitlines() for text in webhook.texts)
+    assert first[:2] == ["Run failed: `d`", "it did not start in the time that the instance gives it"]
+    assert second[1] == "no step failed: its process may be gone; the log of the run says why"
+
+
+def test_a_run_that_dagster_runs_again_is_told_when_it_does_so_no_more(
+    make_project: ProjectMaker, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, webhook.url)
+    (home := tmp_path / "home").mkdir()
+    retries = {"run_retries": {"enabled": True, "max_retries": 1}}
+    with dg.DagsterInstance.local_temp(str(home), overrides=retries) as instance:
+        watched = Watched(make_project(demo_rows("chat", 1), alerts=ALERTS), instance)
+        died = fail_run(instance, "its machine died")
+        assert watched.ask() == [] and webhook.asked == []
+        again = fail_run(instance, "so did this one's", again=died)
+        assert watched.ask() == []
+    [told] = webhook.texts
+    assert told.endswith(f"/runs/{again}")
 
 
 START = """
