@@ -155,11 +155,13 @@ def _checked(project: Project, dataset: Dataset, target: LoadedTarget | None, ro
     tokenized = tokenize(project, partition, target, found.rows)
     report = judge_tokenized(project, partition, target, found.rows.lazy(), tokenized.lazy()).report
     faults += report.refusals
-    lengths = tokenized.filter(pl.col("status") == "ready")["prompt_tokens"]
+    ready = tokenized.filter(pl.col("status") == "ready")
+    lengths = ready["prompt_tokens"]
+    other_ids = set(given_other_ids(partition, target, found.rows.lazy())) & set(ready["sample_id"])
     return CheckedDataset(
         dataset,
         tuple(faults),
-        tuple(_remarks(dataset, target, lengths, given_other_ids(partition, target, found.rows.lazy()))),
+        tuple(_remarks(dataset, target, lengths, len(other_ids))),
         found,
         lengths,
         report,

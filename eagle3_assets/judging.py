@@ -6,6 +6,7 @@ and previews all judge through this. Not here: any law (``tokens.laws``), Dagste
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import polars as pl
 
@@ -28,7 +29,8 @@ from eagle3_assets.tokens.judge import judge_generations, judge_prompts, prompt_
 from eagle3_assets.tokens.verdict import Report
 
 RERENDERED_ROWS = 1_000
-"""How many prompts of a partition are rendered a second time to see whether that gives the same ids."""
+"""How many prompts of a partition are rendered a second time to see whether that gives the same ids; as many again of
+those whose calls get other ids than the source's."""
 
 
 @not_ended_by_code()
@@ -67,10 +69,11 @@ def target_call_form(target: LoadedTarget, *, thinking: bool) -> CallForm:
     )
 
 
-def given_other_ids(partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame) -> int:
-    """How many of a partition's ``prompts`` are rendered with other ids of calls than their source has."""
+def given_other_ids(partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame) -> list[str]:
+    """Sample ids of a partition's ``prompts``, as ``prompts.render.rows_with_other_ids`` finds them."""
     form = target_call_form(target, thinking=partition.dataset.thinking)
-    return sum(rows_with_other_ids(rows, form, target.profile.tool_call_id) for rows in batches(prompts))
+    every = (rows_with_other_ids(rows, form, target.profile.tool_call_id) for rows in batches(prompts))
+    return list(chain.from_iterable(every))
 
 
 def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
@@ -106,7 +109,10 @@ def judge_tokenized(
 ) -> Judged:
     """Judges the tokenized prompts of a partition, some of them rendered again."""
     known = tokenized.select("sample_id").collect()
-    chosen = sorted(known["sample_id"], key=stable_rank)[:RERENDERED_ROWS]
+    # Those that get other ids besides: earlier versions rendered them with the source's.
+    otherwise = set(given_other_ids(partition, target, prompts)) & set(known["sample_id"])
+    every = (sorted(some, key=stable_rank)[:RERENDERED_ROWS] for some in (known["sample_id"], otherwise))
+    chosen = list(dict.fromkeys(chain.from_iterable(every)))
     again = pl.DataFrame({"sample_id": chosen}, schema={"sample_id": pl.String})
     rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
     thinking = partition.dataset.thinking

@@ -9,12 +9,15 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from eagle3_assets import judging
 from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.jobs import PARTITION_JOB
 from eagle3_assets.judging import judge_tokenized, target_call_form, tokenize
+from eagle3_assets.partitions import stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompt_views import prompt_view
+from eagle3_assets.prompts.render import render_text
 from eagle3_assets.prompts.template_forms import ArgumentForm
 from eagle3_assets.sourcing import take_prompts
 from eagle3_assets.target import load_target
@@ -64,7 +67,7 @@ ROWS = [
     row("bare", None, None, None),
     row("openai", "call_1", "call_2", "call_3"),
     row("right", *RIGHT),
-    {"id": "plain", "messages": [{"role": "user", "content": "Hello"}]},
+    {"id": "hello", "messages": [{"role": "user", "content": "Hello"}]},
 ]
 
 
@@ -115,18 +118,30 @@ def test_the_laws_see_the_same(make_project: ProjectMaker, printing_ids: dict[st
         assert all(part.begin < part.end for part in view.parts)
 
 
-def test_prompts_that_were_made_without_names_are_not_reproducible(
-    make_project: ProjectMaker, printing_ids: dict[str, Any]
+@pytest.mark.parametrize("form", [None, "functions.{name}:{number}"])
+def test_prompts_that_were_made_without_names_are_found(
+    make_project: ProjectMaker, printing_ids: dict[str, Any], form: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = make_project(ROWS, target=printing_ids)
+    """However few they are: those that would have other ids now, or be refused, are rendered again besides."""
+    project = make_project(ROWS, target={**printing_ids, "profile_overrides": {"tool_call_id": form}})
     partition, target = project.partition("d"), load_target(project.config.target)
     prompts = take_prompts(project, partition)[0].rows
-    tokenized = tokenize(project, partition, target, prompts)
-    text = target.tokenizer.decode(tokenized["prompt_ids"][0].to_list()).replace("functions.get_weather:0", "")
-    old = [target.tokenizer.encode(text, add_special_tokens=False), *tokenized["prompt_ids"].to_list()[1:]]
-    stored = tokenized.with_columns(pl.Series("prompt_ids", old, dtype=tokenized.schema["prompt_ids"]))
+    tokenizer, template = target.tokenizer, target.chat_template
+    monkeypatch.setattr(judging, "RERENDERED_ROWS", 1)
+    assert min(prompts["sample_id"], key=stable_rank) == "hello:1:0"
+    texts = [
+        render_text(tokenizer, json.loads(m), json.loads(t) if t else None, thinking=True, chat_template=template)
+        for m, t in prompts.select("messages", "tools").iter_rows()
+    ]
+    ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    stored = tokenize(project, partition, target, prompts).with_columns(
+        pl.Series("prompt_ids", ids, dtype=pl.List(pl.Int32)),
+        pl.Series("prompt_tokens", [len(some) for some in ids], dtype=pl.Int32),
+        status=pl.lit("ready"),
+        reason=pl.lit(None, pl.String),
+    )
     report = judge_tokenized(project, partition, target, prompts.lazy(), stored.lazy()).report
-    assert report["prompt_reproducible"].violations == 1
+    assert (report["prompt_reproducible"].status, report["prompt_reproducible"].judged) == ("failed", 2)
 
 
 def test_a_result_of_no_call_is_refused_by_name(make_project: ProjectMaker, printing_ids: dict[str, Any]) -> None:
@@ -164,7 +179,7 @@ def test_a_template_that_prints_neither_name_nor_id(make_project: ProjectMaker, 
             "law messages_rendered: nothing is in the prompt of the name of a call of message 1 (assistant),"
             " message 6 (assistant)"
         )
-    assert made["plain"][0] is None
+    assert made["hello"][0] is None
 
 
 @pytest.mark.parametrize(

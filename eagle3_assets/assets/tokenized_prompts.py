@@ -63,7 +63,8 @@ def build(project: Project) -> dg.AssetsDefinition:
                 context.log.info(f"rendered {len(versions):,} of {total:,} prompts")
                 told = time.monotonic()
         result = pl.concat(parts)
-        other_ids = given_other_ids(partition, loaded, prompts)
+        ready = result.filter(pl.col("status") == "ready")["sample_id"]
+        other_ids = len(set(given_other_ids(partition, loaded, prompts)) & set(ready))
         if other_ids:
             form = loaded.profile.tool_call_id
             context.log.info(

@@ -89,18 +89,19 @@ def template_fault(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{where}"
 
 
-def rows_with_other_ids(rows: pl.DataFrame, form: CallForm, call_id: str | None) -> int:
-    """How many prompt rows are rendered with other ids of calls than their source has.
+def rows_with_other_ids(rows: pl.DataFrame, form: CallForm, call_id: str | None) -> list[str]:
+    """Sample ids of the prompt rows that get other ids of calls than their source has, or are refused for want of them.
 
     Args:
-        rows: column ``messages`` of ``contract.PROMPTS``.
+        rows: columns ``sample_id`` and ``messages`` of ``contract.PROMPTS``.
         form: of the template.
         call_id: as for :func:`tokenize_rows`.
     """
-    if not form.named_by_id or call_id is None:
-        return 0
-    with_calls = rows.filter(pl.col("messages").str.contains('"tool_calls":', literal=True))
-    return sum(other_ids(json.loads(messages), form, call_id) for messages in with_calls["messages"])
+    if not form.named_by_id:
+        return []
+    with_calls = rows.filter(pl.col("messages").str.contains_any(['"tool_calls":', '"role":"tool"']))
+    every = with_calls.select("sample_id", "messages").iter_rows()
+    return [sample for sample, messages in every if other_ids(json.loads(messages), form, call_id)]
 
 
 def tokenize_rows(

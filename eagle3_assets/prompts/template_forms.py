@@ -91,14 +91,14 @@ def formed(messages: list[Json], form: CallForm, call_id: str | None) -> list[Js
 
 
 def other_ids(messages: list[Json], form: CallForm, call_id: str | None) -> bool:
-    """Whether a history gets other ids of calls or results than its source has; not of one that :func:`formed` refuses.
+    """Whether a history gets other ids of calls or results than its source has, or is refused for want of them.
 
     Arguments as for :func:`formed`.
     """
     try:
         return form.named_by_id and _identified(messages, form, call_id) != messages
     except RefusedRowError:
-        return False
+        return True
 
 
 def _identified(messages: list[Json], form: CallForm, call_id: str | None) -> list[Json]:

@@ -88,7 +88,7 @@ def test_every_law_of_prompts_speaks_and_none_is_broken(
     )
 
     def tokenized(rows: pl.DataFrame) -> pl.DataFrame:
-        return tokenize_rows(tokenizer, rows, thinking=True, chat_template=template)
+        return tokenize_rows(tokenizer, rows, thinking=True, chat_template=template, call_id=profile.tool_call_id)
 
     found = tokenized(prompts)
     assert found["status"].unique().to_list() == ["ready"], found["reason"].unique().to_list()
