@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -52,8 +53,10 @@ def test_every_command_of_the_page_runs_and_gives_the_documented_keys(
         quick = job.get_subset(asset_selection=chain, asset_check_selection=set())
         quick.execute_in_process(instance=instance, partition_key="function_calling")
 
+    sample = pl.read_parquet(str(project.layout.asset_file("prompts", "function_calling")))["sample_id"][0]
+
     def run(line: str) -> str:
-        result = CliRunner().invoke(app, shlex.split(line))
+        result = CliRunner().invoke(app, shlex.split(line.replace("SAMPLE", sample)))
         assert result.exit_code == 0, (line, result.output, result.exception)
         return result.stdout
 
