@@ -24,6 +24,7 @@ from eagle3_assets.engines.transformers import TransformersEngine
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.prompts.render import tokenize_rows
 from eagle3_assets.prompts.rows import read_partition
+from eagle3_assets.tokens.builtin_profiles import KIMI
 from eagle3_assets_tests.conftest import DEMO
 from eagle3_assets_tests.engines.conftest import CONFIG_EOS, CONTEXT, GENERATION_EOS, VOCAB, make_checkpoint
 
@@ -93,7 +94,7 @@ def demo_prompts() -> list[list[int]]:
     found: list[list[int]] = []
     for source in sorted((DEMO / "prompts").glob("*.jsonl")):
         (whole, _) = dataset_partitions(Dataset(name="d", source=str(source)))
-        rows = tokenize_rows(tokenizer, read_partition(whole, 0).rows, thinking=True)
+        rows = tokenize_rows(tokenizer, read_partition(whole, 0).rows, thinking=True, call_id=KIMI.tool_call_id)
         assert set(rows["status"]) == {"ready"}
         found += rows["prompt_ids"].to_list()
     return found
