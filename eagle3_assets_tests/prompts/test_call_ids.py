@@ -41,6 +41,26 @@ CASES = {
     "no ids": ([USER, calls(("f", None)), result()], ["f:0", "(f:0)"]),
     "OpenAI's ids": ([USER, calls(("f", "call_1")), result("call_1")], ["f:0", "(f:0)"]),
     "right ids stay": ([USER, calls(("f", "functions.f:7")), result("functions.f:7")], ["f:7", "(f:7)"]),
+    "numbers that rise stay": (
+        [calls(("f", "functions.f:3"), ("g", "functions.g:4")), USER, calls(("f", "functions.f:9"))],
+        ["f:3", "g:4", "f:9"],
+    ),
+    "numbers out of order": (
+        [calls(("f", "functions.f:4")), result("functions.f:4"), USER, calls(("g", "functions.g:3"))],
+        ["f:0", "(f:0)", "g:1"],
+    ),
+    "the same number twice": (
+        [calls(("f", "functions.f:0"), ("g", "functions.g:0")), result("functions.g:0"), result("functions.f:0")],
+        ["f:0", "g:1", "(g:1)", "(f:0)"],
+    ),
+    "right ids beside one of another form": (
+        [calls(("f", "functions.f:5"), ("g", "call_1")), result("call_1"), result("functions.f:5")],
+        ["f:0", "g:1", "(g:1)", "(f:0)"],
+    ),
+    "without what stands before the name": (
+        [calls(("f", "f:4")), result("f:4"), USER, calls(("g", "g:5")), result("g:5")],
+        ["f:0", "(f:0)", "g:1", "(g:1)"],
+    ),
     "the id of another function": ([calls(("f", "functions.g:0")), result("functions.g:0")], ["f:0", "(f:0)"]),
     "counted over the turns": (
         [USER, calls(("f", None)), result(), USER, calls(("f", None), ("g", None)), result(), result()],
@@ -54,7 +74,7 @@ CASES = {
             result("functions.g:1"),
             result("functions.f:0"),
         ],
-        ["f:0", "(f:0)", "f:1", "g:1", "(g:1)", "(f:1)"],
+        ["f:0", "(f:0)", "f:1", "g:2", "(g:2)", "(f:1)"],
     ),
     "parallel, results out of order": (
         [calls(("f", "a"), ("g", "b"), ("f", "c")), result("c"), result("a"), result("b")],
@@ -88,10 +108,25 @@ CASES = {
     ),
     "some right, some missing": (
         [calls(("f", None), ("f", "functions.f:0"), ("f", None)), result(), result("functions.f:0"), result()],
-        ["f:1", "f:0", "f:2", "(f:1)", "(f:0)", "(f:2)"],
+        ["f:0", "f:1", "f:2", "(f:0)", "(f:1)", "(f:2)"],
+    ),
+    "one id of two calls, told by name": (
+        [calls(("f", "a"), ("g", "a")), result("a", "g"), result("a", "f")],
+        ["f:0", "g:1", "(g:1)", "(f:0)"],
+    ),
+    "ids of results alone that say the function": (
+        [calls(("f", None), ("g", None), ("g", None)), result("functions.g:1"), result("functions.f:0"), result("x")],
+        ["f:0", "g:1", "g:2", "(g:1)", "(f:0)", "(g:2)"],
     ),
     "a call without a result": ([calls(("f", "call_9"))], ["f:0"]),
-    "a name with more than letters": ([calls(("a b.c-{number}", None))], ["a b.c-{number}:0"]),
+    "names with more than letters": (
+        [calls(("a b.c-{number}", None), ("{name}", None), (r"\d{1}", None), ("погода", None))],
+        ["a b.c-{number}:0", "{name}:1", r"\d{1}:2", "погода:3"],
+    ),
+    "such names in right ids": (
+        [calls(("{number}", "functions.{number}:2"), ("a.b-c", "functions.a.b-c:3"), ("погода", "functions.погода:4"))],
+        ["{number}:2", "a.b-c:3", "погода:4"],
+    ),
     "nothing": ([USER], []),
 }
 
@@ -112,6 +147,11 @@ def test_ids(name: str) -> None:
         ([calls(("f", "a")), result(), result()], "message 2 has no id"),
         ([calls(("f", None)), USER, calls(("g", "b")), result("b"), result()], "message 4 has no id"),
         ([calls(("f", None)), result("x"), result("y")], "message 2 has the id 'y'"),
+        ([calls(("f", None), ("g", None)), result(name="g"), result(name="g")], "message 2 has no id and is of 'g'"),
+        (
+            [calls(("f", None), ("g", None)), result(name="g"), result("functions.g:1")],
+            "message 2 has the id 'functions.g:1' and is of 'g'",
+        ),
     ],
 )
 def test_a_result_of_no_call_is_refused(messages: list[dict[str, Any]], said: str) -> None:
@@ -132,7 +172,7 @@ TURNS = st.lists(st.lists(st.tuples(NAMES, GIVEN, st.booleans()), min_size=1, ma
 
 @settings(max_examples=200, deadline=None)
 @given(TURNS, st.randoms())
-def test_each_call_has_an_id_of_its_own_that_says_its_name(turns: list[list[Any]], order: Any) -> None:
+def test_each_call_has_an_id_that_says_its_name_and_their_numbers_rise(turns: list[list[Any]], order: Any) -> None:
     messages: list[dict[str, Any]] = []
     for turn in turns:
         answered = [result(call_id) for _, call_id, yes in turn if yes and call_id is not None]
@@ -143,12 +183,9 @@ def test_each_call_has_an_id_of_its_own_that_says_its_name(turns: list[list[Any]
         [call.get("id") for message in some for call in message.get("tool_calls", ())] for some in (messages, made)
     )
     names = [call["function"]["name"] for message in made for call in message.get("tool_calls", ())]
-    assert len(set(new_ids)) == len(new_ids)
-    for place, (name, one, new) in enumerate(zip(names, given_ids, new_ids, strict=True)):
-        form = rf"functions\.{re.escape(name)}:\d+"
-        assert re.fullmatch(form, new)
-        right = one is not None and re.fullmatch(form, one) and one not in given_ids[:place]
-        assert not right or new == one
+    numbers = [int(new.removeprefix(f"functions.{name}:")) for name, new in zip(names, new_ids, strict=True)]
+    assert numbers == sorted(set(numbers))
+    assert new_ids == given_ids or numbers == list(range(len(numbers)))
     turn_ids: list[str] = []
     for message in made:
         if "tool_calls" in message:
