@@ -18,7 +18,7 @@ from eagle3_assets.partitions import stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompt_views import prompt_view
 from eagle3_assets.prompts.render import render_text
-from eagle3_assets.prompts.template_forms import ArgumentForm
+from eagle3_assets.prompts.template_forms import ArgumentForm, CallForm
 from eagle3_assets.sourcing import take_prompts
 from eagle3_assets.target import load_target
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker
@@ -165,8 +165,50 @@ def test_without_a_form_of_ids_calls_that_would_lose_their_names_are_refused(
     assert refused == ({"openai", "right"} if own_template else {"bare", "openai", "right"})
     assert made["right"][0] == (
         "the chat template prints ids of calls in place of functions' names and the target's profile has no form of"
-        " ids: set target.profile_overrides.tool_call_id"
+        " ids: set target.profile_overrides.tool_call_id to that of the target, as functions.{name}:{number}"
     )
+
+
+RESULTS_ALONE = (
+    "the chat template prints the ids of tools' results and none of calls, so that nothing says which call a result is"
+    " of: give one that prints both as target.chat_template"
+)
+
+
+@pytest.fixture
+def naming_calls_alone(tmp_path: Path) -> dict[str, Any]:
+    """A template as Kimi-K2 had first: it counts the calls of each message itself, and prints results' ids."""
+    counted = "('functions.' ~ function.name ~ ':' ~ loop.index0)"
+    template = TEMPLATE.replace(CALL_ID, counted).replace(RESULT_ID, "message.tool_call_id")
+    (tmp_path / "calls_alone.jinja").write_text(template, encoding="utf-8")
+    return {"model": "demo", "chat_template": "calls_alone.jinja"}
+
+
+def test_results_with_ids_that_no_call_is_shown_with_are_refused(
+    make_project: ProjectMaker, naming_calls_alone: dict[str, Any], tmp_path: Path
+) -> None:
+    open_call = {"id": "open", "messages": [*ROWS[0]["messages"][:2], {"role": "user", "content": "Well?"}]}
+    project = make_project([*ROWS, open_call], target=naming_calls_alone)
+    reasons = {name: reason for name, (reason, _) in rendered(project).items()}
+    assert reasons == {**dict.fromkeys(("bare", "openai", "right"), RESULTS_ALONE), "hello": None, "open": None}
+    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
+    assert "their results by ids that no call is shown with: such prompts are refused" in shown
+
+
+def test_where_ids_are_but_numbers_of_calls_results_are_printed_as_in_service(
+    make_project: ProjectMaker, naming_calls_alone: dict[str, Any]
+) -> None:
+    settings = {**naming_calls_alone, "profile_overrides": {"tool_call_id": None}}
+    made = rendered(make_project(ROWS, target=settings))
+    assert {reason for reason, _ in made.values()} == {None}
+    assert "## Return of call_1\n-3" in made["openai"][1]
+
+
+def test_check_config_says_that_a_template_leaves_out_calls(make_project: ProjectMaker, tmp_path: Path) -> None:
+    (tmp_path / "none.jinja").write_text(TEMPLATE.replace("message.tool_calls", "[]"), encoding="utf-8")
+    make_project(ROWS, target={"model": "demo", "chat_template": "none.jinja"})
+    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
+    assert "calls of earlier turns │ left out by the template: prompts with such are refused" in shown
 
 
 def test_a_template_that_prints_neither_name_nor_id(make_project: ProjectMaker, tmp_path: Path) -> None:
@@ -183,24 +225,24 @@ def test_a_template_that_prints_neither_name_nor_id(make_project: ProjectMaker, 
 
 
 @pytest.mark.parametrize(
-    ("shown", "by_id", "without"),
+    ("shown", "by_id", "without", "alone"),
     [
-        ("call['id']", True, False),
-        (CALL_ID, True, True),
-        ("function.name", False, True),
-        ("(call.id ~ function.name)", False, True),
-        ("'call'", True, False),
-        ("raise_exception('no calls')", False, False),
-        ("(call.id if call.id is defined else raise_exception('no id'))", True, False),
+        ("call['id']", True, False, False),
+        (CALL_ID, True, True, False),
+        ("function.name", False, True, True),
+        ("(call.id ~ function.name)", False, True, False),
+        ("'call'", True, False, True),
+        ("raise_exception('no calls')", False, False, False),
+        ("(call.id if call.id is defined else raise_exception('no id'))", True, False, False),
     ],
 )
 def test_what_a_template_prints_of_a_call(
-    shown: str, by_id: bool, without: bool, make_project: ProjectMaker, tmp_path: Path
+    shown: str, by_id: bool, without: bool, alone: bool, make_project: ProjectMaker, tmp_path: Path
 ) -> None:
     (tmp_path / "some.jinja").write_text(TEMPLATE.replace(CALL_ID, shown), encoding="utf-8")
     project = make_project(ROWS, target={"model": "demo", "chat_template": "some.jinja"})
     form = target_call_form(load_target(project.config.target), thinking=True)
-    assert (form.arguments, form.named_by_id, form.names_without_id) == (ArgumentForm.OBJECT, by_id, without)
+    assert form == CallForm(ArgumentForm.OBJECT, by_id, without, alone)
 
 
 def test_what_was_given_ids_is_counted_and_the_source_stays(

@@ -15,6 +15,7 @@ from eagle3_assets.config import Eagle3Config, SglangEngineSettings, Target
 from eagle3_assets.config_check import CheckedDataset, CheckedTarget, Estimate, code_that_does_not_run
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import expected_in_all, prompt_tokens
+from eagle3_assets.prompts.template_forms import ArgumentForm, CallForm
 from eagle3_assets.tokens.safe_text import excerpt, visible
 
 SHOWN = 200
@@ -41,15 +42,8 @@ def target_table(settings: Target, checked: CheckedTarget) -> Table:
     table.add_row("chat template", Text(f"{template}, with its arguments sha256 {loaded.template_sha256[:16]}"))
     table.add_row("profile", Text(f"{loaded.profile.name}{' (found)' if settings.profile == 'auto' else ''}"))
     table.add_row("vocabulary, context", f"{loaded.vocab_size:,} ids, {loaded.context_length:,} tokens")
-    if checked.call_form and checked.call_form.named_by_id:
-        form = loaded.profile.tool_call_id
-        given = (
-            f"which are given the form {form}"
-            if form
-            else "and the profile has no form of these: such prompts are refused; set"
-            " target.profile_overrides.tool_call_id"
-        )
-        table.add_row("calls of earlier turns", Text(f"by their ids in place of functions' names, {given}"))
+    if checked.call_form and (said := _calls_said(checked.call_form, loaded.profile.tool_call_id)):
+        table.add_row("calls of earlier turns", Text(said))
     stops = ", ".join(loaded.profile.label(i) for i in loaded.stop_token_ids)
     table.add_row("stop ids", Text(visible(stops) or "none"))
     table.add_row("transformers", transformers.__version__)
@@ -146,6 +140,22 @@ def findings(checked: CheckedDataset) -> Iterator[Text]:
             yield Text(f"{name}: {len(checked.found.left_out_files):,} files left out, {excerpt(left_out, SHOWN)}")
     for remark in checked.remarks:
         yield Text(f"{name}: {remark}", style="yellow")
+
+
+def _calls_said(form: CallForm, call_id: str | None) -> str | None:
+    """What a person should know of how the template takes calls and results; None where there is nothing."""
+    if form.arguments is ArgumentForm.DROPPED:
+        return "left out by the template: prompts with such are refused"
+    if form.loses_results(call_id):
+        return "their results by ids that no call is shown with: such prompts are refused; set target.chat_template"
+    if not form.named_by_id:
+        return None
+    given = (
+        f"which are given the form {call_id}"
+        if call_id
+        else "and the profile has no form of these: such prompts are refused; set target.profile_overrides.tool_call_id"
+    )
+    return f"by their ids in place of functions' names, {given}"
 
 
 def _format(checked: CheckedDataset) -> str:

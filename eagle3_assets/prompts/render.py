@@ -97,7 +97,7 @@ def rows_with_other_ids(rows: pl.DataFrame, form: CallForm, call_id: str | None)
         form: of the template.
         call_id: as for :func:`tokenize_rows`.
     """
-    if not form.named_by_id:
+    if not (form.named_by_id or form.loses_results(call_id)):
         return []
     with_calls = rows.filter(pl.col("messages").str.contains_any(['"tool_calls":', '"role":"tool"']))
     every = with_calls.select("sample_id", "messages").iter_rows()

@@ -6,7 +6,8 @@ What belongs here: finding that form, and giving it. Not here: the normal form (
 Most templates take arguments as an object: some go through its items (Qwen3-Coder, GLM), some print it as JSON and
 would print text in quotes a second time (Qwen2.5, Llama). DeepSeek's put text after text and fail on an object. Some
 never look at ``tool_calls``: a history rendered by them would lose its calls, and nobody would know. Kimi-K2's newer
-ones print a call's id and not the function's name, which is to be found in ids of the target's own form alone.
+ones print a call's id and not the function's name, which is to be found in ids of the target's own form alone. One of
+its first made ids of the functions' names itself, for calls only: results were printed with the source's.
 """
 
 import json
@@ -41,6 +42,15 @@ class CallForm:
     """Whether it prints a call's id and not the function's name."""
     names_without_id: bool
     """Whether it prints the function's name of a call that has no id."""
+    results_by_id_alone: bool
+    """Whether it prints ids of results and none of calls."""
+
+    def loses_results(self, call_id: str | None) -> bool:
+        """Whether a target that has a form of ids is given results that are of no call.
+
+        Where ids are but numbers of calls, what a template prints of them is what the target is given in service.
+        """
+        return self.results_by_id_alone and call_id is not None
 
 
 def call_form(render: Render) -> CallForm:
@@ -50,20 +60,23 @@ def call_form(render: Render) -> CallForm:
         ``OBJECT`` also for a template that fails on every form: it shall say itself, row by row, what it lacks.
     """
     arguments = _argument_form(render)
-    named, other, unlike, nameless, nameless_other = (
-        _shown(render, _call(name, call_id), arguments)
-        for name, call_id in (
-            (_TOOL, _ID),
-            (_OTHER_TOOL, _ID),
-            (_TOOL, _OTHER_ID),
-            (_TOOL, None),
-            (_OTHER_TOOL, None),
+    named, other, unlike, nameless, nameless_other, other_call, other_result = (
+        _shown(render, _call(*call), arguments)
+        for call in (
+            (_TOOL, _ID, _ID),
+            (_OTHER_TOOL, _ID, _ID),
+            (_TOOL, _OTHER_ID, _OTHER_ID),
+            (_TOOL, None, None),
+            (_OTHER_TOOL, None, None),
+            (_TOOL, _OTHER_ID, _ID),
+            (_TOOL, _ID, _OTHER_ID),
         )
     )
     return CallForm(
         arguments,
         named_by_id=named is not None and named == other and unlike not in (None, named),
         names_without_id=nameless is not None and nameless != nameless_other,
+        results_by_id_alone=named is not None and named == other_call and other_result not in (None, named),
     )
 
 
@@ -85,9 +98,7 @@ def formed(messages: list[Json], form: CallForm, call_id: str | None) -> list[Js
     """
     if form.arguments is ArgumentForm.DROPPED and any("tool_calls" in message for message in messages):
         raise RefusedRowError("the chat template leaves out the tool calls of earlier turns")
-    if form.named_by_id:
-        messages = _identified(messages, form, call_id)
-    return [_given(message, form.arguments) for message in messages]
+    return [_given(message, form.arguments) for message in _identified(messages, form, call_id)]
 
 
 def other_ids(messages: list[Json], form: CallForm, call_id: str | None) -> bool:
@@ -96,19 +107,26 @@ def other_ids(messages: list[Json], form: CallForm, call_id: str | None) -> bool
     Arguments as for :func:`formed`.
     """
     try:
-        return form.named_by_id and _identified(messages, form, call_id) != messages
+        return _identified(messages, form, call_id) != messages
     except RefusedRowError:
         return True
 
 
 def _identified(messages: list[Json], form: CallForm, call_id: str | None) -> list[Json]:
+    if form.loses_results(call_id) and any(message["role"] == "tool" for message in messages):
+        raise RefusedRowError(
+            "the chat template prints the ids of tools' results and none of calls, so that nothing says which call a"
+            " result is of: give one that prints both as target.chat_template"
+        )
+    if not form.named_by_id:
+        return messages
     if call_id is not None:
         return with_call_ids(messages, call_id)
     calls = [call for message in messages for call in message.get("tool_calls", ())]
     if any("id" in call or not form.names_without_id for call in calls):
         raise RefusedRowError(
             "the chat template prints ids of calls in place of functions' names and the target's profile has no form of"
-            " ids: set target.profile_overrides.tool_call_id"
+            " ids: set target.profile_overrides.tool_call_id to that of the target, as functions.{name}:{number}"
         )
     return messages
 
@@ -116,7 +134,7 @@ def _identified(messages: list[Json], form: CallForm, call_id: str | None) -> li
 def _argument_form(render: Render) -> ArgumentForm:
     failed = 0
     for form in (ArgumentForm.OBJECT, ArgumentForm.TEXT):
-        shown = _shown(render, _call(_TOOL, _ID), form)
+        shown = _shown(render, _call(_TOOL, _ID, _ID), form)
         failed += shown is None
         # Printed as text within text, its quotes would be escaped.
         if shown is not None and _VALUE in shown and f'\\"{_VALUE}' not in shown:
@@ -150,8 +168,8 @@ def _as_text(function: Json) -> Json:
 _ID, _OTHER_ID = "call00001", "call00002"
 
 
-def _call(name: str, call_id: str | None) -> list[Json]:
-    """A conversation with a call and its result."""
+def _call(name: str, call_id: str | None, result_id: str | None) -> list[Json]:
+    """A conversation with a call and a result."""
     call = {"type": "function", "function": {"name": name, "arguments": {"value": _VALUE}}}
     result = {"role": "tool", "content": "Hello"}
     return [
@@ -161,7 +179,7 @@ def _call(name: str, call_id: str | None) -> list[Json]:
             "content": "",
             "tool_calls": [call if call_id is None else {"id": call_id, **call}],
         },
-        result if call_id is None else {**result, "tool_call_id": call_id},
+        result if result_id is None else {**result, "tool_call_id": result_id},
     ]
 
 
@@ -171,6 +189,7 @@ def _declared(name: str) -> Json:
         "function": {
             "name": name,
             "description": "Probes",
-            "parameters": {"type": "object", "properties": {"value": {"type": "string"}}},
+            # Cohere's templates fail on a parameter without a description.
+            "parameters": {"type": "object", "properties": {"value": {"type": "string", "description": "Probed"}}},
         },
     }
