@@ -21,7 +21,7 @@ from eagle3_assets.project import Project
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
 from eagle3_assets.prompts.render import render_text, template_fault
-from eagle3_assets.prompts.template_forms import call_form, formed, has_calls
+from eagle3_assets.prompts.template_forms import call_form, formed, has_calls, other_ids
 from eagle3_assets.sample_sources import Choice, SourceError
 from eagle3_assets.storage.files import scan_parquet
 from eagle3_assets.target import LoadedTarget
@@ -62,11 +62,20 @@ class PromptView:
     """Why they cannot."""
     changed: bool = False
     """Whether source, template or tokenizer now give other ids than the stored ones."""
+    call_ids: str | None = None
+    """The form of the ids that its calls and results have in the prompt, where those of ``messages`` are others."""
 
     @property
     def tools(self) -> list[str]:
         """Names of the declared tools."""
         return [tool["function"]["name"] for tool in self.declared]
+
+    @property
+    def call_ids_said(self) -> str | None:
+        """That calls and results have other ids in the prompt than the source gives them, in words."""
+        if self.call_ids is None:
+            return None
+        return f"its calls and results are rendered with ids of the form {self.call_ids}, not the source's"
 
 
 def stored_prompts(
@@ -125,8 +134,12 @@ def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any
     def probe(given: list[dict[str, Any]], declared: list[dict[str, Any]]) -> str:
         return render(given, tools=declared)
 
+    given, call_ids = messages, None
     try:
-        given = formed(messages, call_form(probe), target.profile.tool_call_id) if has_calls(messages) else messages
+        if has_calls(messages):
+            form, id_form = call_form(probe), target.profile.tool_call_id
+            given = formed(messages, form, id_form)
+            call_ids = id_form if other_ids(messages, form, id_form) else None
         text = render(given)
     except RefusedRowError as error:
         return view(None, f"it is refused now: {error}", changed=True)
@@ -137,9 +150,11 @@ def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any
         return view(None, remark, changed=True)
     codec = Codec(target.tokenizer, target.profile)
     if codec.text(list(row["prompt_ids"])) != text:
-        return view(None, "which ids a message became cannot be told: this tokenizer's ids give another text back")
+        remark = "which ids a message became cannot be told: this tokenizer's ids give another text back"
+        return view(None, remark, call_ids=call_ids)
     found = message_parts(partial(render, generation_prompt=False), given, text)
-    return view(_id_parts(codec, list(row["prompt_ids"]), text, [m["role"] for m in messages], found))
+    parts = _id_parts(codec, list(row["prompt_ids"]), text, [m["role"] for m in messages], found)
+    return view(parts, call_ids=call_ids)
 
 
 def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> Iterator[Piece]:
@@ -154,8 +169,8 @@ def prompt_lines(view: PromptView, decoder: Decoder, *, ids: bool = False) -> It
     yield Piece(f"===== sample_id={shown_line(view.sample_id)} tokens={count} status={view.status} =====\n", "heading")
     if view.reason:
         yield Piece(f"----- {view.status}: {shown_line(view.reason)} -----\n", "heading")
-    if view.remark:
-        yield Piece(f"----- {shown_line(view.remark)} -----\n", "heading")
+    for said in filter(None, (view.remark, view.call_ids_said)):
+        yield Piece(f"----- {shown_line(said)} -----\n", "heading")
     if view.prompt_ids is None:
         for number, message in enumerate(view.messages):
             yield Piece(f"----- message {number}: {message['role']}, not rendered -----\n", "heading")
@@ -191,8 +206,8 @@ def abridged(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
 def prompt_json(view: PromptView, decoder: Decoder, *, ids: bool = False) -> str:
     """The same in one line of JSON for a program: texts as they are, everything but ASCII escaped.
 
-    ``sample_id``, ``tokens``, ``status``, ``reason``, ``remark``, ``tools``, ``text`` and ``parts``; with ``ids`` also
-    ``prompt_ids``. What is not known is null.
+    ``sample_id``, ``tokens``, ``status``, ``reason``, ``remark``, ``call_ids``, ``tools``, ``text`` and ``parts``; with
+    ``ids`` also ``prompt_ids``. What is not known is null.
     """
     known = view.prompt_ids
     parts = None
@@ -214,6 +229,7 @@ def prompt_json(view: PromptView, decoder: Decoder, *, ids: bool = False) -> str
             "status": view.status,
             "reason": view.reason,
             "remark": view.remark,
+            "call_ids": view.call_ids,
             "tools": view.tools,
             "text": None if known is None else decoder.text(known),
             "parts": parts,

@@ -1,5 +1,6 @@
 """Chat templates that print a call's id in place of the function's name, as Kimi-K2's newer ones do."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from eagle3_assets.prompt_views import prompt_view
 from eagle3_assets.prompts.render import render_text
 from eagle3_assets.prompts.template_forms import ArgumentForm, CallForm
 from eagle3_assets.sourcing import take_prompts
+from eagle3_assets.survey import Survey
 from eagle3_assets.target import load_target
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker
+from eagle3_assets_tests.test_cli_prompt import shown, stored
 
 TEMPLATE = (DEMO / "model" / "chat_template.jinja").read_text(encoding="utf-8")
 CALL_ID = "call.id or ('functions.' ~ function.name ~ ':' ~ state.calls)"
@@ -80,6 +83,11 @@ def printing_ids(tmp_path: Path) -> dict[str, Any]:
     return {"model": "demo", "chat_template": "ids.jinja"}
 
 
+def checked(folder: Path) -> str:
+    """What ``check-config`` says, in one line."""
+    return " ".join(CliRunner().invoke(app, ["check-config", str(folder / "eagle3.yaml")]).stdout.split())
+
+
 def rendered(project: Project) -> dict[str, tuple[str | None, str]]:
     """Why each prompt is refused, and its text."""
     partition, target = project.partition("d"), load_target(project.config.target)
@@ -118,6 +126,29 @@ def test_the_laws_see_the_same(make_project: ProjectMaker, printing_ids: dict[st
         assert all(part.begin < part.end for part in view.parts)
 
 
+def project_samples(project: Project) -> list[str]:
+    frame = pl.read_parquet(str(project.layout.asset_file("prompts", "d")))
+    return frame["sample_id"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"tool_call_id": "{name}-{number}"}, {}), ({}, {"tool_call_id": "{name}-{number}"})],
+)
+def test_prompts_that_were_made_with_another_form_are_found(
+    make_project: ProjectMaker, printing_ids: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    stored(make_project(ROWS, target={**printing_ids, "profile_overrides": before}))
+    project = make_project(ROWS, target={**printing_ids, "profile_overrides": after})
+    partition, target = project.partition("d"), load_target(project.config.target)
+    files = (project.layout.asset_file(asset, "d") for asset in ("prompts", "tokenized_prompts"))
+    prompts, tokenized = (pl.scan_parquet(str(file)) for file in files)
+    report = judge_tokenized(project, partition, target, prompts, tokenized).report
+    assert report["prompt_reproducible"].status == "failed"
+    why = Survey(project, target).of(partition).why_tokenized
+    assert why == "the stored ones are not what template and tokenizer make of the source now"
+
+
 @pytest.mark.parametrize("form", [None, "functions.{name}:{number}"])
 def test_prompts_that_were_made_without_names_are_found(
     make_project: ProjectMaker, printing_ids: dict[str, Any], form: str | None, monkeypatch: pytest.MonkeyPatch
@@ -142,6 +173,21 @@ def test_prompts_that_were_made_without_names_are_found(
     )
     report = judge_tokenized(project, partition, target, prompts.lazy(), stored.lazy()).report
     assert (report["prompt_reproducible"].status, report["prompt_reproducible"].judged) == ("failed", 2)
+
+
+def test_prompt_says_that_ids_are_others(
+    make_project: ProjectMaker, printing_ids: dict[str, Any], tmp_path: Path
+) -> None:
+    project = stored(make_project(ROWS, target=printing_ids))
+    said = "its calls and results are rendered with ids of the form functions.{name}:{number}, not the source's"
+    for name, other in (("bare", True), ("openai", True), ("right", False), ("hello", False)):
+        sample = next(i for i in project_samples(project) if i.startswith(name))
+        assert (f"----- {said} -----\n" in shown(tmp_path, "--id", sample).stdout) == other
+        found = json.loads(shown(tmp_path, "--id", sample, "--json").stdout)
+        assert found["call_ids"] == ("functions.{name}:{number}" if other else None)
+        shown(tmp_path, "--id", sample, "--html", str(tmp_path / "page.html"))
+        page = html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+        assert (f"<li>{said}</li>" in page) == other
 
 
 def test_a_result_of_no_call_is_refused_by_name(make_project: ProjectMaker, printing_ids: dict[str, Any]) -> None:
@@ -191,8 +237,8 @@ def test_results_with_ids_that_no_call_is_shown_with_are_refused(
     project = make_project([*ROWS, open_call], target=naming_calls_alone)
     reasons = {name: reason for name, (reason, _) in rendered(project).items()}
     assert reasons == {**dict.fromkeys(("bare", "openai", "right"), RESULTS_ALONE), "hello": None, "open": None}
-    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
-    assert "their results by ids that no call is shown with: such prompts are refused" in shown
+    said = checked(tmp_path)
+    assert "their results by ids that no call is shown with: such prompts are refused" in said
 
 
 def test_where_ids_are_but_numbers_of_calls_results_are_printed_as_in_service(
@@ -207,8 +253,8 @@ def test_where_ids_are_but_numbers_of_calls_results_are_printed_as_in_service(
 def test_check_config_says_that_a_template_leaves_out_calls(make_project: ProjectMaker, tmp_path: Path) -> None:
     (tmp_path / "none.jinja").write_text(TEMPLATE.replace("message.tool_calls", "[]"), encoding="utf-8")
     make_project(ROWS, target={"model": "demo", "chat_template": "none.jinja"})
-    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
-    assert "calls of earlier turns │ left out by the template: prompts with such are refused" in shown
+    said = checked(tmp_path)
+    assert "calls of earlier turns │ left out by the template: prompts with such are refused" in said
 
 
 def test_a_template_that_prints_neither_name_nor_id(make_project: ProjectMaker, tmp_path: Path) -> None:
@@ -263,10 +309,10 @@ def test_what_was_given_ids_is_counted_and_the_source_stays(
 
 def test_check_config_says_so(make_project: ProjectMaker, printing_ids: dict[str, Any], tmp_path: Path) -> None:
     make_project(ROWS, target=printing_ids)
-    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
-    assert "by their ids in place of functions' names, which are given the form functions.{name}:{number}" in shown
-    assert "d: 2 of the prompts have calls without ids of the target's form functions.{name}:{number}" in shown
+    said = checked(tmp_path)
+    assert "by their ids in place of functions' names, which are given the form functions.{name}:{number}" in said
+    assert "d: 2 of the prompts have calls without ids of the target's form functions.{name}:{number}" in said
     make_project(ROWS, target={**printing_ids, "profile_overrides": {"tool_call_id": None}})
-    shown = " ".join(CliRunner().invoke(app, ["check-config", str(tmp_path / "eagle3.yaml")]).stdout.split())
-    assert "the profile has no form of these" in shown
-    assert "3 of 4 prompts refused" in shown
+    said = checked(tmp_path)
+    assert "the profile has no form of these" in said
+    assert "3 of 4 prompts refused" in said

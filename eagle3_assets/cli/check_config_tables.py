@@ -42,8 +42,8 @@ def target_table(settings: Target, checked: CheckedTarget) -> Table:
     table.add_row("chat template", Text(f"{template}, with its arguments sha256 {loaded.template_sha256[:16]}"))
     table.add_row("profile", Text(f"{loaded.profile.name}{' (found)' if settings.profile == 'auto' else ''}"))
     table.add_row("vocabulary, context", f"{loaded.vocab_size:,} ids, {loaded.context_length:,} tokens")
-    if checked.call_form and (said := _calls_said(checked.call_form, loaded.profile.tool_call_id)):
-        table.add_row("calls of earlier turns", Text(said))
+    if checked.call_form and (calls := _calls_said(checked.call_form, loaded.profile.tool_call_id)):
+        table.add_row("calls of earlier turns", Text(calls))
     stops = ", ".join(loaded.profile.label(i) for i in loaded.stop_token_ids)
     table.add_row("stop ids", Text(visible(stops) or "none"))
     table.add_row("transformers", transformers.__version__)

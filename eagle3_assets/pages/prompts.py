@@ -65,7 +65,7 @@ def _prompt(view: PromptView, decoder: Decoder) -> dict[str, Any]:
         "sample_id": visible(view.sample_id),
         "status": view.status,
         "reason": view.reason and visible(view.reason),
-        "remark": view.remark and visible(view.remark),
+        "remarks": [visible(said) for said in (view.remark, view.call_ids_said) if said],
         "length": None if view.prompt_ids is None else len(view.prompt_ids),
         "tools": [(visible(tool["function"]["name"]), _as_json(tool)) for tool in view.declared],
         "messages": [(visible(str(message["role"])), _as_json(message)) for message in view.messages],

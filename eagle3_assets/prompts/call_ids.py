@@ -106,9 +106,7 @@ def _ids(calls: Sequence[_Call], form: str) -> list[str]:
     kept = [(call_id, number) for call_id, number in given if call_id is not None and number is not None]
     if len(kept) == len(calls) and all(one < other for (_, one), (_, other) in pairwise(kept)):
         return [call_id for call_id, _ in kept]
-    return [
-        form.replace("{number}", str(place), 1).replace("{name}", call.name, 1) for place, call in enumerate(calls)
-    ]
+    return [form.replace("{number}", str(place), 1).replace("{name}", call.name, 1) for place, call in enumerate(calls)]
 
 
 def _number(given: str, name: str, form: str) -> int | None:

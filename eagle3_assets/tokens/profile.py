@@ -160,7 +160,7 @@ class TargetProfile:
         if self.tool_call_id is None:
             return None
         form = re.escape(self.tool_call_id).replace(r"\{name\}", r"(?P<name>[\w.-]+)", 1)
-        return re.compile(form.replace(r"\{number\}", r"(?P<number>\d{1,9})", 1), re.ASCII)
+        return re.compile(form.replace(r"\{number\}", r"(?P<number>[0-9]{1,9})", 1))
 
     def label(self, token_id: int) -> str:
         """An id as people read it: ``</think> (163607)``, or ``id 17`` for an ordinary one."""

@@ -1,7 +1,6 @@
 """Calls and results of a history get ids that say the function's name, and each result that of its call."""
 
 import copy
-import re
 from typing import Any
 
 import pytest

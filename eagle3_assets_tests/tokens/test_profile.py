@@ -170,6 +170,7 @@ def test_turns_of_prompts(profile: TargetProfile) -> None:
     [
         ("functions.{name}:{number}", "functions.get_weather:12", {"name": "get_weather", "number": "12"}),
         ("functions.{name}:{number}", "functions.a.b-c:0", {"name": "a.b-c", "number": "0"}),
+        ("functions.{name}:{number}", "functions.погода:0", {"name": "погода", "number": "0"}),
         ("functions.{name}:{number}", "functionsXa:0", None),
         ("functions.{name}:{number}", "functions.a:0 ", None),
         ("functions.{name}:{number}", "functions.a:\u0663", None),

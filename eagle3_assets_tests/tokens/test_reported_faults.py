@@ -209,6 +209,14 @@ def test_call_ids_of_another_form(head: str, judge: Judge) -> None:
     assert set(warnings(report)) == {"tool_call_id"}
 
 
+def test_a_form_with_braces_of_its_own(context: Context) -> None:
+    profile = replace(context.profile, tool_call_id='{"id": "{name}"}')
+    output = [*tool_call("functions.f:0", "{}"), STOP]
+    frame = pl.DataFrame([sample(output, len(output))], schema_overrides=RAW_GENERATIONS)
+    report = judge_generations([frame], replace(context, profile=profile))
+    assert warnings(report)["tool_call_id"] == 'call id \'functions.f:0\' is not {"id": "NAME"}'
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_newline_in_the_id_of_one_of_adjacent_calls(place: int, judge: Judge) -> None:
     heads = [f"functions.get_weather:{number}" for number in range(3)]

@@ -17,7 +17,7 @@ from eagle3_assets.tokens.tool_calls import Call
 
 def judge_tool_call_id(batch: Batch) -> RowJudgement:
     """Compares what stands before each call's arguments with the target's form."""
-    form = str(batch.context.profile.tool_call_id).format(name="NAME", number="INDEX")
+    form = str(batch.context.profile.tool_call_id).replace("{name}", "NAME").replace("{number}", "INDEX")
     return _judged(
         batch,
         batch.tool_calls,
