@@ -31,7 +31,7 @@ READER = "7"
 
 
 class StaleIndexError(Exception):
-    """Rows were taken by the index of another content of a file. It is dropped: they are to be read again."""
+    """Rows were taken by the index of other rows than those of the file. It is dropped: they are to be read again."""
 
 
 def fingerprint(dataset: Dataset, skip: int, limit: int | None) -> str:
@@ -85,6 +85,10 @@ class Ranks:
         made = pl.DataFrame({name: np.frombuffer(of, dtype=of.typecode) for name, of in columns.items()})
         unknown = pl.Series(np.frombuffer(self._unknown, dtype=np.uint64))
         return made.with_columns(made["conversation"].scatter(unknown, None))
+
+
+_SCHEMAS = tuple(pl.Schema({"conversation": pl.UInt64(), "sample": kind}) for kind in (pl.UInt64(), pl.UInt8()))
+"""Of :meth:`Ranks.frame`."""
 
 
 class _Head(BaseModel):
@@ -171,6 +175,12 @@ def _decoded(stored: bytes) -> RowIndex:
     said, _, content = stored.partition(b"\n")
     if hashlib.sha256(content).hexdigest().encode() != said:
         raise ValueError("is damaged")
-    written, _, ranks = content.partition(b"\n")
+    written, _, stored_ranks = content.partition(b"\n")
     head = _Head.model_validate_json(written)
-    return RowIndex(head.state, head.fingerprint, pl.read_ipc(ranks))
+    try:
+        ranks = pl.read_ipc(stored_ranks)
+    except pl.exceptions.PolarsError as error:  # of a version whose files this one's polars does not know
+        raise ValueError(f"cannot be read: {error}") from None
+    if ranks.schema not in _SCHEMAS:
+        raise ValueError("has other columns")
+    return RowIndex(head.state, head.fingerprint, ranks)

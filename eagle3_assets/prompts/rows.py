@@ -7,8 +7,9 @@ means (``formats``), which turns it has (``turns``), what a template makes of it
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -140,7 +141,7 @@ def read_partition(
 
     Raises:
         PromptSourceError: the source is missing, unreadable or damaged, or its format cannot be told.
-        StaleIndexError: there was an index of another content of a file; call again, it is dropped.
+        StaleIndexError: there was an index of other rows of a file; call again, it is dropped.
     """
     return _read(_Reading(partition, trial_rows, refused, indexes))
 
@@ -226,19 +227,21 @@ class _Reading:
     def _take_known(self, opened: OpenSource, index: RowIndex, indexes: RowIndexes) -> FileState:
         """Reads a file whose rows are known, if it is still the same: then no row of elsewhere is parsed."""
         format_name = index.state.format
-        try:
-            known = zip(self._counted(opened.rows()), index.ranks.iter_rows(), strict=False)
-            for row, (conversation, sample) in known:
+        state = None
+        with suppress(PromptSourceError):  # maybe of the index's making; without one it comes again if it is not
+            for row, ranks in zip_longest(self._counted(opened.rows()), index.ranks.iter_rows()):
+                if row is None or ranks is None:
+                    break
+                conversation, sample = ranks
                 if conversation is None:
                     self._take(row, self._value(row), format_name)
                 elif not self._ends(conversation, sample):
                     self._take(row, self._value(row), format_name, belongs=True)
-            state = opened.state(format_name)
-        except PromptSourceError:  # maybe of the index's making; without one it comes again if it is not
-            state = None
+            else:
+                state = opened.state(format_name)
         if state is None or state.sha256 != index.state.sha256:
             indexes.drop(opened.file.name)
-            raise StaleIndexError(f"{opened.file.path}: has another content than its index is of")
+            raise StaleIndexError(f"{opened.file.path}: its index is of another content")
         return state
 
     @property

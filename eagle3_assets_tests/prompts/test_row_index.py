@@ -1,6 +1,9 @@
 """Rows of other shards are told by an index: it changes nothing in what is read, and spares the parsing of them."""
 
+import errno
 import gzip
+import hashlib
+import io
 import json
 import os
 import tempfile
@@ -226,7 +229,47 @@ def of_other_software(content: bytes) -> bytes:
     return b"PAR1\n" + content
 
 
-@pytest.mark.parametrize("harm", [emptied, cut, flipped_in_its_ranks, of_other_software])
+def sealed(content: bytes, ranks: bytes) -> bytes:
+    """An index with other ranks, whole as it is."""
+    head = content.split(b"\n")[1] + b"\n"
+    return hashlib.sha256(head + ranks).hexdigest().encode() + b"\n" + head + ranks
+
+
+def in_another_form(content: bytes) -> bytes:
+    return sealed(content, b"ARROW9" + b" " * 90)
+
+
+def ranks_of(content: bytes, change: Callable[[pl.DataFrame], pl.DataFrame]) -> bytes:
+    written = io.BytesIO()
+    change(pl.read_ipc(content.split(b"\n", 2)[2])).write_ipc(written)
+    return sealed(content, written.getvalue())
+
+
+def with_other_columns(content: bytes) -> bytes:
+    return ranks_of(content, lambda ranks: ranks.rename({"sample": "turn"}))
+
+
+def with_too_few_rows(content: bytes) -> bytes:
+    return ranks_of(content, lambda ranks: ranks.head(150))
+
+
+def with_too_many_rows(content: bytes) -> bytes:
+    return ranks_of(content, lambda ranks: pl.concat([ranks, ranks.head(1)]))
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        emptied,
+        cut,
+        flipped_in_its_ranks,
+        of_other_software,
+        in_another_form,
+        with_other_columns,
+        with_too_few_rows,
+        with_too_many_rows,
+    ],
+)
 def test_an_index_that_is_damaged_is_written_anew(
     harm: Callable[[bytes], bytes], tmp_path: Path, values: list[int]
 ) -> None:
@@ -243,7 +286,8 @@ def test_an_index_that_is_damaged_is_written_anew(
     without = read(second, None)
     values.clear()
     assert read(second, RowIndexes(layout, of)) == without
-    assert len(values) == 200
+    # Of how many rows it is shows when they were read.
+    assert len(values) == 200 if "rows" not in harm.__name__ else 200 < len(values) < 400
     assert stored(layout) == {name: whole}
 
 
@@ -360,7 +404,7 @@ def test_what_is_read_with_a_stale_index_is_void_and_the_index_dropped(tmp_path:
     indexes = RowIndexes(layout_in(tmp_path), of)
     read(first, indexes)
     write(tmp_path, {"a.jsonl": [chat(f"d{i}") for i in range(50)]})
-    with pytest.raises(StaleIndexError, match=r"a\.jsonl: has another content"):
+    with pytest.raises(StaleIndexError, match=r"a\.jsonl: its index is of another content"):
         read_partition(second, TRIAL, indexes=indexes)
     read(second, indexes)
     values.clear()
@@ -378,6 +422,28 @@ def test_an_index_lies_on_an_object_store_as_well(tmp_path: Path, values: list[i
     values.clear()
     assert read(second, RowIndexes(layout, of)) == without
     assert 0 < len(values) < 100
+
+
+@pytest.mark.parametrize("kind", ["the folder is a file", "the index is a folder", "a full disk"])
+def test_what_cannot_be_stored_is_as_good_as_none(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"a.jsonl": [chat(f"c{i}") for i in range(50)]})
+    of = dataset(tmp_path / "a.jsonl")
+    layout = layout_in(tmp_path)
+    place = Path(str(layout.row_index("d", "a.jsonl")))
+    if kind == "a full disk":
+
+        def full(_path: Path, _content: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+    elif kind == "the index is a folder":
+        place.mkdir(parents=True)
+    else:
+        place.parent.parent.mkdir(parents=True)
+        place.parent.touch()
+    for partition in dataset_partitions(of):
+        assert read(partition, RowIndexes(layout, of)) == read(partition, None)
+    assert [path for path in Path(str(layout.root)).rglob("*") if path.is_file()] in ([], [place.parent])
 
 
 def test_several_that_write_one_index_at_once_leave_a_whole_one(tmp_path: Path) -> None:
