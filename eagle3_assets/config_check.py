@@ -189,8 +189,8 @@ def _ids_beyond(dataset: Dataset, target: LoadedTarget | None) -> list[str]:
 def _remarks(dataset: Dataset, target: LoadedTarget, lengths: pl.Series, other_ids: int) -> Iterator[str]:
     if other_ids:
         yield (
-            f"{other_ids:,} of the prompts have calls without ids of the target's form {target.profile.tool_call_id}:"
-            " they are rendered with such ids"
+            f"{other_ids:,} of the prompts have calls without ids of the target's form {target.profile.tool_call_id},"
+            " or with numbers out of order: they are rendered with such ids, counted from 0"
         )
     figures = prompt_tokens(lengths)
     longest = figures.longest if figures else 0

@@ -68,8 +68,8 @@ def build(project: Project) -> dg.AssetsDefinition:
         if other_ids:
             form = loaded.profile.tool_call_id
             context.log.info(
-                f"{other_ids:,} of the prompts have calls without ids of the form {form} and are rendered with such:"
-                " the chat template prints them in place of functions' names"
+                f"{other_ids:,} of the prompts have calls without ids of the form {form}, or with numbers out of order,"
+                " and are rendered with such: the chat template prints them in place of functions' names"
             )
         refused = result.filter(pl.col("status") == "refused")
         return dg.MaterializeResult(
