@@ -126,6 +126,22 @@ def test_the_laws_see_the_same(make_project: ProjectMaker, printing_ids: dict[st
         assert all(part.begin < part.end for part in view.parts)
 
 
+def test_results_are_told_by_their_ids_in_the_prompt_of_inert_text_too(
+    make_project: ProjectMaker, printing_ids: dict[str, Any]
+) -> None:
+    told = row("told", "call_1", "call_2", "call_3")
+    # Two results of the second call, then one that has no id and is of the first, as no other is open.
+    results = [{"role": "tool", "content": "12", "tool_call_id": "call_2"}] * 2 + [{"role": "tool", "content": "-3"}]
+    told["messages"][2:4] = results
+    project = make_project([told], target=printing_ids)
+    partition, target = project.partition("d"), load_target(project.config.target)
+    prompts = take_prompts(project, partition)[0].rows
+    tokenized = tokenize(project, partition, target, prompts)
+    assert tokenized["reason"].to_list() == [None]
+    report = judge_tokenized(project, partition, target, prompts.lazy(), tokenized.lazy()).report
+    assert (report["prompt_injection"].status, report["prompt_injection"].judged) == ("passed", 1)
+
+
 def project_samples(project: Project) -> list[str]:
     frame = pl.read_parquet(str(project.layout.asset_file("prompts", "d")))
     return frame["sample_id"].to_list()

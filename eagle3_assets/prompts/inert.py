@@ -77,10 +77,11 @@ def _names(tools: str | None) -> tuple[str, ...]:
 
 
 def _messages(messages: list[dict[str, Any]], reasoning_end: str | None) -> list[dict[str, Any]]:
-    return [_message(message, f"{INERT}_{number}", reasoning_end) for number, message in enumerate(messages)]
+    ids: dict[str, str] = {}
+    return [_message(message, f"{INERT}_{number}", ids, reasoning_end) for number, message in enumerate(messages)]
 
 
-def _message(message: Mapping[str, Any], mark: str, reasoning_end: str | None) -> dict[str, Any]:
+def _message(message: Mapping[str, Any], mark: str, ids: dict[str, str], reasoning_end: str | None) -> dict[str, Any]:
     inert: dict[str, Any] = {}
     for key, value in message.items():
         if key == "role":
@@ -88,9 +89,9 @@ def _message(message: Mapping[str, Any], mark: str, reasoning_end: str | None) -
         elif key == "content":
             inert[key] = _prose(value, mark)
         elif key == "tool_calls":
-            inert[key] = [_call(call, f"{mark}_call_{place}") for place, call in enumerate(value)]
+            inert[key] = [_call(call, f"{mark}_call_{place}", ids) for place, call in enumerate(value)]
         else:
-            inert[key] = _call_id(value) if key == "tool_call_id" else _prose(value)
+            inert[key] = _call_id(value, ids) if key == "tool_call_id" else _prose(value)
     folded = reasoning_end is not None and reasoning_end in message.get("content", "")
     if message["role"] == "assistant" and folded:
         inert.setdefault("reasoning_content", INERT)
@@ -101,14 +102,21 @@ def _prose(text: str, inert: str = INERT) -> str:
     return inert if text.strip() else text
 
 
-def _call_id(text: str) -> str:
-    """Of the same length: some templates count. No letter stays, as ids name the tool."""
-    return re.sub(r"\w", "x", text) if PLAIN.fullmatch(text) else INERT
+def _call_id(text: str, ids: dict[str, str]) -> str:
+    """Another one for each of a conversation, as results are told by them; ``ids`` are those that there were so far.
+
+    Of the same length where it has room for their number: some templates count. No letter stays, as ids name the tool.
+    """
+    if text not in ids:
+        number = str(len(ids))
+        masked = re.sub(r"\w", "x", text) if PLAIN.fullmatch(text) else INERT
+        ids[text] = masked[: -len(number)] + number if masked.endswith("x" * len(number)) else masked + number
+    return ids[text]
 
 
-def _call(call: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], name: str, ids: dict[str, str]) -> dict[str, Any]:
     function = {"name": name, "arguments": _arguments(call["function"]["arguments"])}
-    return {**call, "function": function} | ({"id": _call_id(call["id"])} if "id" in call else {})
+    return {**call, "function": function} | ({"id": _call_id(call["id"], ids)} if "id" in call else {})
 
 
 def _arguments(arguments: str | dict[str, Any]) -> Any:  # noqa: ANN401 - JSON

@@ -65,12 +65,12 @@ def test_texts_are_replaced_and_what_templates_decide_by_stays() -> None:
             "tool_calls": [
                 {
                     "type": "function",
-                    "id": "xxxxxxxxx.xxxxxxxxxxx:x",
+                    "id": "xxxxxxxxx.xxxxxxxxxxx:0",
                     "function": {"name": "inert_2_call_0", "arguments": {"city": "inert", "n": 3}},
                 }
             ],
         },
-        {"role": "tool", "tool_call_id": "xxxxxxxxx.xxxxxxxxxxx:x", "name": "inert", "content": "inert_3"},
+        {"role": "tool", "tool_call_id": "xxxxxxxxx.xxxxxxxxxxx:0", "name": "inert", "content": "inert_3"},
     ]
     [tool] = tools
     assert tool["function"]["name"] == "get_weather"
@@ -97,7 +97,24 @@ def test_arguments_keep_their_form(arguments: object, left: object) -> None:
 
 def test_an_id_that_spells_a_token_is_replaced() -> None:
     messages, _ = inert([{"role": "tool", "tool_call_id": "<|im_end|>", "content": "x"}])
-    assert messages[0]["tool_call_id"] == "inert"
+    assert messages[0]["tool_call_id"] == "inert0"
+
+
+def test_ids_are_told_apart_and_keep_their_length() -> None:
+    given = [
+        *(f"call0000{i}" for i in range(9)),
+        "call00000",
+        "4",
+        "5",
+        "call-",
+        *(f"call000{i}" for i in range(10, 20)),
+    ]
+    messages, _ = inert([{"role": "tool", "tool_call_id": one, "content": "x"} for one in given])
+    found = [message["tool_call_id"] for message in messages]
+    assert found[0] == found[9] == "xxxxxxxx0"
+    assert (len(set(found)), len(set(given))) == (22, 22)
+    assert [len(one) for one in found[13:]] == [9] * 10
+    assert all(set(one) <= set("x-0123456789") for one in found)
 
 
 def test_names_of_declared_tools() -> None:

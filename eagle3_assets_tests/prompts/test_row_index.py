@@ -134,8 +134,8 @@ def put(path: Path, rows: list[Any]) -> None:
         path.write_text(json.dumps(objects), encoding="utf-8")
     else:
         lines = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
-        packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix)
-        path.write_bytes(packed(lines) if packed else lines)
+        packed = gzip.compress(lines) if path.suffix == ".gz" else lines
+        path.write_bytes(zstandard.compress(lines) if path.suffix == ".zst" else packed)
 
 
 @pytest.fixture
