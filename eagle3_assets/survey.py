@@ -30,7 +30,7 @@ from eagle3_assets.sourcing import current_prompts
 from eagle3_assets.storage.files import StorageError, is_stored, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.batch import FAILED, GENERATED
-from eagle3_assets.tokens.reasons import commonest_reason
+from eagle3_assets.tokens.reasons import commonest_reason, kinds_of
 
 _OF_THE_SOURCE = ("prompts_accounted", "prompt_reproducible")
 """Laws that stored prompts break when the source, the template or the tokenizer has changed since."""
@@ -213,8 +213,13 @@ def _tokenized(
 def _still_refused(
     project: Project, partition: Partition, target: LoadedTarget, rows: pl.DataFrame, tokenized: pl.LazyFrame
 ) -> bool:
-    """Whether prompts that were refused would be so again; no law asks for that, as they have no use."""
-    refused = tokenized.filter(pl.col("status") == "refused").select("sample_id").head(RERENDERED_ROWS).collect()
+    """Whether prompts that were refused would be so again; no law asks for that, as they have no use.
+
+    Of each kind of reason as many are asked, so that few of one are not missed behind many of another.
+    """
+    every = tokenized.filter(pl.col("status") == "refused").select("sample_id", "reason").collect()
+    place = pl.int_range(pl.len()).over(kinds_of(every["reason"]))
+    refused = every.sort(place, maintain_order=True).head(RERENDERED_ROWS)
     again = tokenize(project, partition, target, rows.join(refused, on="sample_id", how="semi", maintain_order="left"))
     return bool((again["status"] == "refused").all())
 

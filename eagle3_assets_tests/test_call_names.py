@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from eagle3_assets import judging
+from eagle3_assets import judging, survey
 from eagle3_assets.build import build_defs
 from eagle3_assets.cli import app
 from eagle3_assets.jobs import PARTITION_JOB
@@ -21,7 +21,6 @@ from eagle3_assets.prompt_views import prompt_view
 from eagle3_assets.prompts.render import render_text
 from eagle3_assets.prompts.template_forms import ArgumentForm, CallForm
 from eagle3_assets.sourcing import take_prompts
-from eagle3_assets.survey import Survey
 from eagle3_assets.target import load_target
 from eagle3_assets_tests.conftest import DEMO, ProjectMaker
 from eagle3_assets_tests.test_cli_prompt import shown, stored
@@ -161,8 +160,21 @@ def test_prompts_that_were_made_with_another_form_are_found(
     prompts, tokenized = (pl.scan_parquet(str(file)) for file in files)
     report = judge_tokenized(project, partition, target, prompts, tokenized).report
     assert report["prompt_reproducible"].status == "failed"
-    why = Survey(project, target).of(partition).why_tokenized
+    why = survey.Survey(project, target).of(partition).why_tokenized
     assert why == "the stored ones are not what template and tokenizer make of the source now"
+
+
+def test_prompts_that_were_refused_for_want_of_a_form_are_found_behind_others(
+    make_project: ProjectMaker, printing_ids: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [{"id": f"long{i}", "messages": [{"role": "user", "content": "Hello " * 2_000}]} for i in range(3)]
+    settings: dict[str, Any] = {"rows": [*long, *ROWS], "dataset": {"max_prompt_tokens": 1_000}}
+    stored(make_project(**settings, target={**printing_ids, "profile_overrides": {"tool_call_id": None}}))
+    project = make_project(**settings, target=printing_ids)
+    monkeypatch.setattr(survey, "RERENDERED_ROWS", 2)
+    found = survey.Survey(project, load_target(project.config.target)).of(project.partition("d"))
+    assert found.why_tokenized == "the stored ones are not what template and tokenizer make of the source now"
+    assert found.refused == 3
 
 
 @pytest.mark.parametrize("form", [None, "functions.{name}:{number}"])

@@ -20,7 +20,7 @@ def reason_kinds(reasons: pl.Series) -> pl.DataFrame:
     Returns:
         ``reason`` (String) and ``count``.
     """
-    kinds = _kinds(reasons.drop_nulls()).alias("reason").to_frame()
+    kinds = kinds_of(reasons.drop_nulls()).alias("reason").to_frame()
     counted = kinds.group_by("reason", maintain_order=True).len("count")
     return counted.sort("count", descending=True, maintain_order=True)
 
@@ -38,9 +38,10 @@ def commonest_reason(reasons: pl.Series) -> str | None:
     if given.is_empty():
         return None
     kind, count = reason_kinds(given).row(0)
-    example = given.filter(_kinds(given) == kind)[0]
+    example = given.filter(kinds_of(given) == kind)[0]
     return f"{count:,} of {len(given):,}: {excerpt(example, SHOWN)}"
 
 
-def _kinds(reasons: pl.Series) -> pl.Series:
+def kinds_of(reasons: pl.Series) -> pl.Series:
+    """Each reason's kind: what stands before its colon."""
     return reasons.str.split_exact(": ", 1).struct.field("field_0")
