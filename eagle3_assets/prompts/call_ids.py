@@ -2,7 +2,7 @@
 
 Kimi-K2's newer chat templates print a call's id where others print the function's name, and of a result the id alone:
 ``functions.get_weather:0``, numbered over the conversation. Other ids, or none, would leave the name out of the prompt;
-numbers out of order let the target write calls that no parser takes (sgl-project/sglang#10600).
+numbers out of order let the target write calls that no parser takes (sgl-project/sglang#10603).
 
 What belongs here: which call a result is of, and the ids that both get. Not here: which templates need this
 (``template_forms``).
