@@ -46,7 +46,7 @@ test-trainers: $(READY) ## Runs the trainers' own loaders on exports (1.5 GB the
 test-ui: $(READY) ## Runs the tests in a browser: pages and the Dagster UI (needs Debian's chromium).
 	$(BIN)/python -m pytest -m ui eagle3_assets_tests/ui
 
-test-scale: $(READY) ## Runs the tests of many machines (Postgres, S3, Azure's emulator, Ray, nginx; needs npm, 1.5 GB the first time).
+test-scale: $(READY) ## Runs the tests of many machines (Postgres, S3, emulators of Azure and Google, Ray, nginx; needs npm, 1.5 GB the first time).
 	PYTHON=$(PYTHON) scripts/scale/make-env
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[scale]'
 	$(BIN)/python -m pytest -m scale

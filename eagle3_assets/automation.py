@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 
 import dagster as dg
 from dagster._core.events import RunFailureReason
-from dagster._core.storage.tags import WILL_RETRY_TAG
+from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
+from dagster._core.execution.retries import auto_reexecution_should_retry_run
+from dagster._core.storage.tags import BACKFILL_ID_TAG, WILL_RETRY_TAG
 
 from eagle3_assets.alerts import FoundByCheck, RunReport, failed_checks_text, failed_run_text, send, webhook_url
 from eagle3_assets.config import Alerts
@@ -70,8 +72,8 @@ def alert_sensors(alerts: Alerts) -> list[dg.SensorDefinition]:
         " run again by itself: what, of which partition, and why.",
     )
     def failed_runs(context: dg.RunFailureSensorContext) -> None:
-        if context.dagster_run.tags.get(WILL_RETRY_TAG) == "true":
-            return  # Dagster runs it again: nobody needs to do anything
+        if _runs_again(context):
+            return  # nobody needs to do anything
         failures = [(event.step_key or "", _for_people(event)) for event in context.get_step_failure_events()]
         report = _report(context, severities, failures, _without_a_step(context.failure_event))
         send(webhook_url(variable), failed_run_text(report, alerts.ui_url))
@@ -89,6 +91,23 @@ def alert_sensors(alerts: Alerts) -> list[dg.SensorDefinition]:
             send(webhook_url(variable), failed_checks_text(report, alerts.ui_url))
 
     return [failed_runs, failed_checks]
+
+
+def _runs_again(context: dg.RunFailureSensorContext) -> bool:
+    """Whether Dagster runs a failed run again by itself, decided as its daemon does."""
+    run, instance = context.dagster_run, context.instance
+    said = run.tags.get(WILL_RETRY_TAG)
+    # Written after the failure, which may be seen before.
+    if said is None and instance.run_retries_enabled:
+        failed = run.with_status(dg.DagsterRunStatus.FAILURE)
+        will = auto_reexecution_should_retry_run(instance, failed, _failure_reason(context.failure_event))
+    else:
+        will = said == "true"
+    if not will or BACKFILL_ID_TAG not in run.tags:
+        return will
+    # One that was cancelled or failed has nothing run again, whatever the tag says.
+    backfill = instance.get_backfill(run.tags[BACKFILL_ID_TAG])
+    return backfill is not None and backfill.status not in BULK_ACTION_TERMINAL_STATUSES
 
 
 def _report(
@@ -135,5 +154,9 @@ def _for_people(failure: dg.DagsterEvent) -> str | None:
 
 def _without_a_step(failure: dg.DagsterEvent) -> str | None:
     """Why a run failed where no step did. Not the event's message, to which run monitoring adds what containers log."""
-    reason = failure.job_failure_data.failure_reason if failure.event_specific_data else None
+    reason = _failure_reason(failure)
     return _REASONS.get(reason) if reason else None
+
+
+def _failure_reason(failure: dg.DagsterEvent) -> RunFailureReason | None:
+    return failure.job_failure_data.failure_reason if failure.event_specific_data else None

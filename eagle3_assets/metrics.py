@@ -131,6 +131,7 @@ def generation_figures(partition: Partition, now: Progress | None, *, running: b
         return figures
     figures += [
         one("partition_rows", "Rows of the partition that were or will be asked for.", now.kept + now.total),
+        one("earlier_failures", "Rows that failed in earlier runs, which this one does not ask for.", now.kept_failed),
         one("rows", "Rows that this run has to bring to an end.", now.total),
         one("rows_done", "Rows that it has brought to an end.", now.done, counter=True),
         Figure(

@@ -16,6 +16,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.run_status_sensor_definition import _get_run_status_sensor_process_limit
 from dagster._core.events import JobFailureData, RunFailureReason
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._grpc.client import DEFAULT_SENSOR_GRPC_TIMEOUT
 
 from eagle3_assets import alerts
@@ -328,10 +329,15 @@ def test_an_error_that_nobody_wrote_for_people_stays_in_the_log(
 
 
 def fail_run(
-    instance: dg.DagsterInstance, message: str, reason: RunFailureReason | None = None, again: str | None = None
+    instance: dg.DagsterInstance,
+    message: str,
+    reason: RunFailureReason | None = None,
+    *,
+    again: str | None = None,
+    backfill: str | None = None,
 ) -> str:
     """A run, perhaps one that is another one ``again``, that is marked as failed, as run monitoring does; its id."""
-    tags = {"dagster/partition": "d"}
+    tags = {"dagster/partition": "d"} | ({"dagster/backfill": backfill} if backfill else {})
     if again is not None:
         tags |= {"dagster/parent_run_id": again, "dagster/root_run_id": again}
     run = dg.DagsterRun(PARTITION_JOB, str(uuid.uuid4()), tags=tags, root_run_id=again, parent_run_id=again)
@@ -369,6 +375,54 @@ def test_a_run_that_dagster_runs_again_is_told_when_it_does_so_no_more(
         assert watched.ask() == []
     [told] = webhook.texts
     assert told.endswith(f"/runs/{again}")
+
+
+def test_a_failure_that_is_seen_before_dagster_has_said_what_follows_is_decided_as_dagster_will(
+    make_project: ProjectMaker, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(VARIABLE, webhook.url)
+    (home := tmp_path / "home").mkdir()
+    project = make_project(demo_rows("chat", 1), alerts=ALERTS)
+    with dg.DagsterInstance.local_temp(str(home)) as instance:  # which says nothing of running again
+        cursors = Watched(project, instance).cursors
+        fail_run(instance, "its machine died")
+        law = fail_run(instance, "Steps failed", RunFailureReason.STEP_FAILURE)
+    retries = {"run_retries": {"enabled": True, "max_retries": 1, "retry_on_asset_or_op_failure": False}}
+    with dg.DagsterInstance.local_temp(str(home), overrides=retries) as instance:
+        watched = Watched(project, instance)
+        watched.cursors = cursors
+        assert watched.ask() == []
+    [told] = webhook.texts
+    assert told.endswith(f"/runs/{law}")
+
+
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [
+        (BulkActionStatus.REQUESTED, True),
+        (BulkActionStatus.FAILED, False),
+        (BulkActionStatus.CANCELED, False),
+        (None, False),
+    ],
+)
+def test_a_run_of_a_backfill_that_is_no_more_is_told(
+    make_project: ProjectMaker,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    status: BulkActionStatus | None,
+    again: bool,
+) -> None:
+    """Its tag says that it will be run again, and Dagster does not do it."""
+    monkeypatch.setenv(VARIABLE, webhook.url)
+    (home := tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(home), overrides={"run_retries": {"enabled": True, "max_retries": 1}}) as it:
+        watched = Watched(make_project(demo_rows("chat", 1), alerts=ALERTS), it)
+        if status:
+            it.add_backfill(PartitionBackfill("b", status, from_failure=False, tags={}, backfill_timestamp=time.time()))
+        fail_run(it, "its machine died", backfill="b")
+        assert watched.ask() == []
+    assert bool(webhook.texts) == (not again)
 
 
 START = """

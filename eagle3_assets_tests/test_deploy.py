@@ -1,6 +1,7 @@
 """The settings of Dagster that are shipped say the same wherever they stand, and hold no secret."""
 
 import logging
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,26 @@ def settings(name: str) -> dict[str, Any]:
     return loaded
 
 
+def of_the_chart(values: dict[str, Any]) -> dict[str, Any]:
+    """The instance's settings that Dagster's chart makes of its values, by the names that Dagster has for them."""
+
+    def named(section: Any) -> Any:
+        if not isinstance(section, dict):
+            return section
+        return {re.sub("([A-Z])", r"_\1", name).lower(): named(inner) for name, inner in section.items()}
+
+    daemon = named(values["dagsterDaemon"])
+    concurrency = named(values["concurrency"])
+    assert concurrency.pop("enabled")
+    return {
+        "concurrency": concurrency,
+        "run_monitoring": daemon["run_monitoring"],
+        "run_retries": daemon["run_retries"],
+        "telemetry": values["telemetry"],
+        **values["additionalInstanceConfig"],
+    }
+
+
 @dg.job
 def waits() -> None:
     pass
@@ -34,8 +55,12 @@ def test_ray_and_kubernetes_have_postgres_settings() -> None:
     clusters = postgres | {"run_monitoring": postgres["run_monitoring"] | {"start_timeout_seconds": DAY_S}}
     assert {name: ray[name] for name in postgres} == clusters
     assert ray.keys() - postgres.keys() == {"run_launcher", "compute_logs"}
-    chart = {**helm["additionalInstanceConfig"], "telemetry": helm["telemetry"], "storage": postgres["storage"]}
-    assert chart == clusters
+    assert of_the_chart(helm) | {"storage": postgres["storage"]} == clusters
+
+
+def test_on_kubernetes_runs_wait_in_the_queue() -> None:
+    """Dagster's chart has every run launched at once, past all limits, where its run coordinator is off."""
+    assert "runCoordinator" not in settings("k8s/values.yaml")["dagsterDaemon"]
 
 
 @pytest.mark.parametrize("name", ["ray/dagster.yaml", "k8s/values.yaml"])
@@ -44,7 +69,7 @@ def test_a_run_waits_for_room_as_long_as_partitions_take(
     tmp_path: Path, name: str, waited_s: float, given_up: bool
 ) -> None:
     loaded = settings(name)
-    watching = loaded.get("additionalInstanceConfig", loaded)["run_monitoring"]
+    watching = (of_the_chart(loaded) if name.startswith("k8s/") else loaded)["run_monitoring"]
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"run_monitoring": watching}) as instance:
         run = instance.create_run_for_job(waits)
         launched = DagsterEvent(event_type_value=DagsterEventType.PIPELINE_STARTING.value, job_name="waits")

@@ -41,7 +41,7 @@ def parsed(text: str) -> Samples:
 
 
 def snapshot(done: int = 3, servers: tuple[ServerLoad, ...] = ()) -> Progress:
-    tracker = Tracker(total=10, kept=990)
+    tracker = Tracker(total=10, kept=990, kept_failed=7)
     for _ in range(done - 1):
         tracker.finished(100)
     tracker.finished(0, "unusable reply")
@@ -60,6 +60,7 @@ def test_a_runs_figures() -> None:
     assert found[f"{name}last_update_timestamp_seconds", ()] == 1_000.5
     assert found[f"{name}rows", ()] == 10
     assert found[f"{name}partition_rows", ()] == 1_000
+    assert found[f"{name}earlier_failures", ()] == 7
     assert found[f"{name}rows_done_total", ()] == 3
     assert found[f"{name}failures_total", (("reason", "unusable reply"),)] == 1
     assert found[f"{name}retries_total", ()] == 4

@@ -42,6 +42,7 @@ from eagle3_assets.generation.plan import (
     PromptIndex,
     SealedIndex,
     environment_changes,
+    failed_before,
     index_prompts,
     index_sealed,
     is_sealed_already,
@@ -188,7 +189,8 @@ async def generate_partition(
 
         environment = write_environment(directory, description.environment)
         changes = environment_changes(journal, base, description.environment, environment)
-        tracker = Tracker(total=sum(missing), kept=kept)
+        earlier_failures = failed_before(index, base_index, journal, missing)
+        tracker = Tracker(total=sum(missing), kept=kept, kept_failed=earlier_failures)
         latencies = array("d")
         if tracker.total:
             require_environment(changes, kept, accept=accept_environment)

@@ -4,7 +4,7 @@ What belongs here: accounting by request key, the consents to a new identity or 
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,6 +169,14 @@ def missing_prompts(prompts: PromptIndex, sealed: SealedIndex, journal: Journal,
         and journal.status(key) not in ({GENERATED} if again else done)
         and (again or sealed.of(key) not in done)
         for key, refused, again in zip(prompts.keys, prompts.refused, prompts.again, strict=True)
+    )
+
+
+def failed_before(prompts: PromptIndex, sealed: SealedIndex, journal: Journal, missing: Sequence[int]) -> int:
+    """How many of the rows that are not missing have failed in an earlier run, and are left at that."""
+    return sum(
+        not refused and not asked and GENERATED not in (journal.status(key), sealed.of(key))
+        for key, refused, asked in zip(prompts.keys, prompts.refused, missing, strict=True)
     )
 
 

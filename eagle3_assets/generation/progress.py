@@ -23,6 +23,8 @@ class Progress:
     """Rows that this run has to bring to an end."""
     kept: int
     """Rows that it took over from earlier ones, whole or failed."""
+    kept_failed: int
+    """Of these the failed ones."""
     done: int
     generated: int
     failures: Mapping[str, int]
@@ -89,16 +91,20 @@ def _server_text(server: ServerLoad) -> str:
 class Tracker:
     """Counts what happens in a run and takes snapshots of it. Memory does not grow with the run."""
 
-    def __init__(self, total: int, kept: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, total: int, kept: int = 0, kept_failed: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Starts the clock.
 
         Args:
             total: rows that the run has to bring to an end.
             kept: rows that it took over from earlier ones.
+            kept_failed: of these the failed ones.
             clock: seconds; another one in tests.
         """
         self.total = total
         self.kept = kept
+        self.kept_failed = kept_failed
         self.done = 0
         self.generated = 0
         self.failures: Counter[str] = Counter()
@@ -138,6 +144,7 @@ class Tracker:
         return Progress(
             total=self.total,
             kept=self.kept,
+            kept_failed=self.kept_failed,
             done=self.done,
             generated=self.generated,
             failures=dict(self.failures),

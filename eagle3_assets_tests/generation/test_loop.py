@@ -282,6 +282,20 @@ def test_a_prompt_with_other_ids_is_another_request(tmp_path: Path) -> None:
     check_whole(sealed_rows(tmp_path), other)
 
 
+def test_what_failed_before_is_told_until_it_is_asked_for_again(tmp_path: Path) -> None:
+    refused = FakeEngine(faults={"s1": always(RequestRefusedError("no"))})
+    dies = FakeEngine(faults={"s1": always(RequestRefusedError("no")), "s3": always(ZeroDivisionError())})
+    with pytest.raises(GenerationStoppedError):  # what failed is in the journal then,
+        run(tmp_path, prompt_frame(4), dies)
+    seen: list[Progress] = []
+    run(tmp_path, prompt_frame(4), refused, progress=seen.append)
+    run(tmp_path, prompt_frame(6), refused, progress=seen.append)  # and here in the sealed file
+    assert {(now.total + now.kept, now.kept_failed, now.failed) for now in seen} == {(4, 1, 0), (6, 1, 0)}
+    seen.clear()
+    run(tmp_path, prompt_frame(6), refused, retry_failed=True, progress=seen.append)
+    assert [(now.kept, now.kept_failed, now.failed) for now in (seen[0], seen[-1])] == [(5, 0, 0), (5, 0, 1)]
+
+
 def test_failed_rows_are_asked_again_only_on_request(tmp_path: Path) -> None:
     faults = {"s1": always(RequestRefusedError("no"))}
     prompts = prompt_frame(4)

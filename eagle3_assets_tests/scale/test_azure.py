@@ -25,6 +25,7 @@ from eagle3_assets_tests.scale.test_machines import (  # noqa: F401 - collected 
 )
 from eagle3_assets_tests.scale.test_storage import (  # noqa: F401
     test_a_name_is_given_once,
+    test_an_export_on_a_store_verifies_and_goes_on,
     test_the_pipeline_makes_the_same_files_as_on_a_disk,
 )
 from eagle3_assets_tests.served import free_port

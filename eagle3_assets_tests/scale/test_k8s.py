@@ -20,19 +20,24 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_what_is_shipped_is_of_its_schemas() -> None:
     done = check(DEPLOY / "k8s")
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 9
+    assert len(done.stdout.splitlines()) == 10
     # Of the merged context: 1 core and 2 GiB, as docs/cluster.md says.
-    assert "a run takes {'requests': {'cpu': '1', 'memory': '2Gi'}" in done.stdout
+    assert 'a run takes {"limits": {"memory": "4Gi"}, "requests": {"cpu": "1", "memory": "2Gi"}}' in done.stdout
 
 
 @pytest.mark.parametrize(
     ("name", "right", "wrong", "told"),
     [
         ("sglang.yaml", "serviceName: sglang", "serviceNam: sglang", "sglang.yaml: StatefulSet sglang"),
+        ("network.yaml", "podSelector:\n    match", "podSelectr:\n    match", "network.yaml: NetworkPolicy"),
         ("config.yaml", "kind: sglang", "kind: sglong", "config.yaml: ConfigMap eagle3-config"),
         ("values.yaml", "loadInclusterConfig: true", "loadInclusterConf: true", "runLauncher"),
         ("values.yaml", "mountPath: /scratch", "mountPaht: /scratch", "what runs take over"),
-        ("values.yaml", "max_retries: 2", "max_retrys: 2", "additionalInstanceConfig"),
+        ("values.yaml", "maxRetries: 2", "maxRetrys: 2", "the instance's settings"),
+        ("values.yaml", "startTimeoutSeconds: 86400", "startTimeoutSecs: 86400", "the instance's settings"),
+        ("values.yaml", "pools: {", "pool: {", "the instance's settings"),
+        ("values.yaml", "dagsterDaemon:", "dagsterDaemon:\n  runCoordinator: {enabled: false}", "dagsterDaemon"),
+        ("values.yaml", "  nux: {", "  run_retries: {}\n  nux: {", "additionalInstanceConfig"),
     ],
 )
 def test_a_slip_of_the_pen_is_found(tmp_path: Path, name: str, right: str, wrong: str, told: str) -> None:

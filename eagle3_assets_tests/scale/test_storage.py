@@ -132,7 +132,7 @@ def test_every_partition_of_the_demo_is_the_same_on_s3(
     assert told[0] == told[1]
 
 
-def test_an_export_on_s3_verifies_and_goes_on(
+def test_an_export_on_a_store_verifies_and_goes_on(
     bucket: UPath, make_project: ProjectMaker, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
     project = make_project(demo_rows("chat", 6))
