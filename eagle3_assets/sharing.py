@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 MOST_SLOTS = 16
 """A claim costs a few queries, so a slot stands for several requests; and this many runs can share one server."""
 FEWEST_SLOTS = 8
+CONFIRM_S = 0.1
+"""Seconds after which a claim is looked at again: Dagster reads which slot is free and writes into it in two steps, so
+of two runs that claim at the same moment the later may get the slot of the other, which was told that it had it."""
 ENDED_S = 15.0
 """Seconds that slots of a run that has ended are left to it: it may have been marked as ended while it lives, and stops
 when it sees that."""
@@ -80,6 +83,19 @@ class _Claims:
         return min(needed, fair if self.others_wait else max(fair, len(self.mine) + spare))
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What a run does about one server at one look."""
+
+    standing: Standing
+    target: int
+    """Slots that it should have."""
+    held: int
+    """Slots that it has of these, without what it claims now."""
+    claimed: bool
+    """Whether it was told that it got more."""
+
+
 class SlotShare:
     """The share of one run, kept in the storage of its Dagster instance. Keeps the protocol ``Share``.
 
@@ -133,7 +149,10 @@ class SlotShare:
                         "Dagster has marked this run as ended, since it was terminated by force or taken to be dead: it"
                         " stops. What it has generated is kept; materialize again to go on from there"
                     )
-                return {one.endpoint: self._settle(one) for one in standings}
+                settled = [self._settle(one) for one in standings]
+                if any(one.claimed for one in settled):
+                    time.sleep(CONFIRM_S)
+                return {one.standing.endpoint: self._allowed(one) for one in settled}
         except EngineUnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - Dagster's storages raise what they like, Postgres' a bare Exception
@@ -152,7 +171,7 @@ class SlotShare:
     def _storage(self) -> "EventLogStorage":
         return self._instance.event_log_storage
 
-    def _settle(self, standing: Standing) -> int:
+    def _settle(self, standing: Standing) -> _Settled:
         name = pool_name(standing.endpoint)
         slots, requests = divided(standing.ceiling)
         claims = self._claims(name, slots if standing.wanted else None)
@@ -164,10 +183,17 @@ class SlotShare:
         for slot in [*claims.mine[max(target, used) :], *claims.asked[max(0, target - len(claims.mine)) :]]:
             self._storage.free_concurrency_slot_for_step(self._run_id, slot)
         held = min(target, len(claims.mine))
-        if target > held:
-            if claims.others:
-                self._free_ended(claims.others)
-            held += self._claim(name, slots, claims, target - held)
+        if target > held and claims.others:
+            self._free_ended(claims.others)
+        claimed = target > held and self._claim(name, slots, claims, target - held)
+        return _Settled(standing, target, held, claimed)
+
+    def _allowed(self, settled: _Settled) -> int:
+        """Requests that the slots stand for which this run has."""
+        standing, held = settled.standing, settled.held
+        slots, requests = divided(standing.ceiling)
+        if settled.claimed:
+            held = min(settled.target, len(self._claims(pool_name(standing.endpoint), None).mine))
         return standing.ceiling if held == slots else held * requests
 
     def _claims(self, name: str, slots: int | None) -> _Claims:
@@ -176,7 +202,7 @@ class SlotShare:
         if slots is None:
             slots = info.slot_count
         elif info.slot_count != slots:
-            self._storage.set_concurrency_slots(name, slots)
+            self._set_slots(name, slots)
             info = self._storage.get_concurrency_info(name)
         claimed = {(claim.run_id, claim.step_key) for claim in info.claimed_slots}
         mine = sorted(slot for run_id, slot in claimed if run_id == self._run_id)
@@ -195,22 +221,29 @@ class SlotShare:
             others_wait=coming < len(waiting) or coming > unclaimed,
         )
 
-    def _claim(self, name: str, slots: int, claims: _Claims, number: int) -> int:
+    def _set_slots(self, name: str, slots: int) -> None:
+        try:
+            self._storage.set_concurrency_slots(name, slots)
+        except Exception:  # noqa: BLE001 - storages raise what they like
+            # Runs that start together on a new pool all insert its row, and all but one fail: it is there now.
+            self._storage.set_concurrency_slots(name, slots)
+
+    def _claim(self, name: str, slots: int, claims: _Claims, number: int) -> bool:
         """Asks for slots, those first that were asked for before; once one is not to be had, only for a fair part.
 
         A claim is several transactions: runs that start together and each ask for everything wait for each other.
 
         Returns:
-            how many were got now.
+            whether one was got now, as far as Dagster says.
         """
         names = [f"{name} {i:02}" for i in range(slots)]
         unused = [slot for slot in names if slot not in claims.mine and slot not in claims.asked]
-        got, part = 0, slots
+        got, part = False, slots
         for place, slot in enumerate([*claims.asked, *unused][:number], len(claims.mine)):
             if place >= part:
                 break
             if self._storage.claim_concurrency_slot(name, self._run_id, slot).is_claimed:
-                got += 1
+                got = True
             elif part == slots:
                 part = self._claims(name, slots).fair(self._run_id)
         return got

@@ -1,17 +1,22 @@
-"""Shares of servers, kept in Postgres: what becomes of a run when Postgres is away for a while."""
+"""Shares of servers, kept in Postgres: runs that start at the same moment, and Postgres away for a while."""
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from eagle3_assets.engines.base import Standing
+from eagle3_assets.sharing import SlotShare
 from eagle3_assets_tests.scale.cluster import (
     BIN,
     DEPLOY,
     ROOT,
     mock_server,
     needed,
+    postgres,
     postgres_folder,
     postgres_server,
     wait_for,
@@ -66,3 +71,34 @@ def test_a_run_outlives_a_restart_of_postgres(tmp_path: Path) -> None:
         finally:
             run.kill()
             run.wait()
+
+
+def test_runs_that_start_at_the_same_moment_all_get_a_share_and_no_slot_is_given_twice(tmp_path: Path) -> None:
+    """Dagster inserts a new pool's row for each of them, and may let two claim one slot."""
+    runs, limit, times = 8, 16, 6
+    with postgres(PASSWORD) as port:
+        url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
+        settings = {"storage": {"postgres": {"postgres_url": url}}}
+        with dg.DagsterInstance.local_temp(str(tmp_path), overrides=settings) as instance:
+            for time in range(times):
+                standing = Standing(f"http://127.0.0.1:{1 + time}", limit, allowed=0, in_flight=0, wanted=limit)
+                ids = [instance.add_run(dg.DagsterRun(job_name="partition")).run_id for _ in range(runs)]
+                shares = [SlotShare(instance, run_id) for run_id in ids]
+                at_once = threading.Barrier(runs)
+                given: list[int] = []
+
+                def claim(
+                    share: SlotShare, standing: Standing = standing, at_once: threading.Barrier = at_once
+                ) -> None:
+                    at_once.wait()
+                    given.append(share.settle([standing])[standing.endpoint])  # noqa: B023 - the threads end before the loop goes on
+
+                threads = [threading.Thread(target=claim, args=[share]) for share in shares]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert len(given) == runs
+                assert sum(given) <= limit
+                for share in shares:
+                    share.release()
