@@ -165,12 +165,13 @@ def check_as_before(made: Made, rows: pl.DataFrame) -> None:
     assert rows.select("sample_id", "output_ids").equals(before.select("sample_id", "output_ids"))
 
 
-def once_underway(action: Callable[[], object]) -> Callable[[Progress], None]:
-    """Does something in a thread as soon as a few samples are finished."""
+def once_underway(action: Callable[[], object], server: RealServer | None = None) -> Callable[[Progress], None]:
+    """Does something in a thread as soon as a few samples are finished, and the server, if given, works on others."""
     done = threading.Event()
 
     def listen(progress: Progress) -> None:
-        if progress.done >= 1 and not done.is_set():
+        busy = server is None or any(one.in_flight and one.endpoint == server.url for one in progress.servers)
+        if progress.done >= 1 and busy and not done.is_set():
             done.set()
             threading.Thread(target=action).start()
 
@@ -218,7 +219,7 @@ def test_one_server_of_two_ends_midway_and_the_other_finishes(
     made: Made, pair: Pair, tmp_path: Path, number: signal.Signals
 ) -> None:
     engine = SglangEngine(settings_of(*pair), read_model_facts(MODEL))
-    outcome, rows = generate(made, tmp_path, engine, once_underway(lambda: pair[1].send(number)))
+    outcome, rows = generate(made, tmp_path, engine, once_underway(lambda: pair[1].send(number), pair[1]))
     pair[1].stop()
     assert outcome.failures == {}
     check_as_before(made, rows)
