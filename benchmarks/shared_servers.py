@@ -35,11 +35,11 @@ LIMIT = 16
 LATENCY_S = 0.4
 
 PART = """\
-## Several runs on the same servers
+## Several runs on the same servers, instance in {storage}
 
 {servers} mock servers take {limit} requests at once each, an answer takes {latency:g} s. The same requests are asked
 for by one run, or by several that start together and divide them; all runs have `engine.share_servers` on and one
-Dagster instance ({storage}). Written by `benchmarks/shared_servers.py`:
+Dagster instance. Written by `benchmarks/shared_servers.py`:
 
 ```bash
 {command}
@@ -161,13 +161,15 @@ def main() -> None:
         taken.append([measure(runs, requests, arguments.postgres) for _ in range(times)])
         print(taken[-1], file=sys.stderr, flush=True)
     if arguments.postgres:
-        command, storage = f"python -m benchmarks.shared_servers{' --full' * arguments.full} --postgres URL", "Postgres"
+        name, storage = "shared_servers_postgres", "Postgres"
+        command = f"python -m benchmarks.shared_servers{' --full' * arguments.full} --postgres URL"
     else:
-        command, storage = f"make bench{' BENCH=full' * arguments.full}", "SQLite"
+        name, storage = "shared_servers", "SQLite"
+        command = f"make bench{' BENCH=full' * arguments.full}"
     part = report(taken, command, storage)
     print(part)
     if arguments.write:
-        write_part("shared_servers", part)
+        write_part(name, part)
 
 
 if __name__ == "__main__":
