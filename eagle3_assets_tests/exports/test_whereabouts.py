@@ -319,7 +319,7 @@ def test_damaged_generations_are_named_and_not_traced(made: Made, tmp_path: Path
 def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(tmp_path: Path) -> None:
     rows = demo_rows("function_calling", 3)
     project = write_project(
-        tmp_path, [rows[0], {"id": "mute", "messages": []}, rows[1], {**rows[2], "id": rows[0]["id"]}]
+        tmp_path, [rows[0], {"id": "mu\u3164te", "messages": []}, rows[1], {**rows[2], "id": rows[0]["id"]}]
     )
     defs = build_defs(project)
     chain = ["prompts", "tokenized_prompts", "raw_generations"]
@@ -334,7 +334,8 @@ def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(
         assert result.exit_code == (0 if result.stdout else 2), result.stderr
         return [line.split("\t") for line in result.stdout.splitlines()]
 
-    [[fate, key, place, why]] = shown("mute")
+    [[fate, key, place, why]] = shown("mu\u3164te")
+    assert shown("mu<U+3164>te") == [[fate, key, place, why]]
     assert (fate, key, place) == ("refused_row", "d", "prompts.jsonl:2")
     assert shown("prompts.jsonl:2") == [[fate, key, place, why]]
     assert [line[0] for line in shown(rows[0]["id"])] == ["refused_row", "usable"]
