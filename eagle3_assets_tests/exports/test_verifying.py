@@ -1,6 +1,7 @@
 """Verifying sees every change of every file of an export, and everything that its manifest says and is not so."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -74,6 +75,12 @@ def test_every_file_that_is_changed_or_gone_is_named(form: str, copied: Callable
         assert any(fault.startswith(f"{name}: is not the file that was written") for fault in faults(place)), name
         (place / name).unlink()
         assert any(fault.startswith(f"{name}: cannot be read") for fault in faults(place)), name
+        (place / name).mkdir()
+        assert f"{name}: is no file" in faults(place)
+        (place / name).rmdir()
+        os.mkfifo(place / name)
+        assert f"{name}: is no file" in faults(place)
+        (place / name).unlink()
         (place / name).write_bytes(content)
     assert faults(place) == ()
 
