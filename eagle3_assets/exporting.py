@@ -132,6 +132,7 @@ def export(
                 weights=judging.planned[0].identity.weights,
             ),
             partitions=tuple(entries),
+            left_out={one.partition: one.state for one in left_out},
             files=tuple(work.files),
             beside=(*beside, *vocabulary_hashes),
             laws=summed(work.figures),

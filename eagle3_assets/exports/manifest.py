@@ -132,6 +132,10 @@ class Manifest(_Record):
     settings: Export
     target: TargetEntry
     partitions: tuple[PartitionEntry, ...]
+    left_out: dict[str, str] | None = None
+    """Partitions that were asked for with the others and could not be exported, each with its state: ``missing``,
+    ``behind``, ``refused`` or ``unreadable``. None in exports made before this was recorded. Why is not said: it may
+    name places of a machine."""
     files: tuple[DataFile, ...]
     beside: tuple[Hashed, ...]
     """What a format needs beside its data, and the draft vocabulary."""

@@ -189,7 +189,9 @@ def test_all_leaves_out_what_cannot_be_exported_by_name(corpus_folder: Path, tmp
 
     code, out, err = exported("--all")
     assert (code, out[-1]) == (0, "missing talk, not exported"), err
-    assert {one.partition for one in verify(UPath(tmp_path / "out")).manifest.partitions} == set(SHARDS)
+    manifest = verify(UPath(tmp_path / "out")).manifest
+    assert {one.partition for one in manifest.partitions} == set(SHARDS)
+    assert manifest.left_out == {"talk": "missing"}
 
     project.layout.asset_file("training_samples", SHARDS[1]).unlink()
     code, out, _ = exported("--all")
@@ -224,6 +226,13 @@ def test_what_all_leaves_out_is_in_the_export_no_more(corpus_folder: Path, tmp_p
     found = verify(UPath(tmp_path / "out"))
     assert found.faults == ()
     assert [one.partition for one in found.manifest.partitions] == [SHARDS[1]]
+    assert found.manifest.left_out == {SHARDS[0]: "refused", "talk": "unreadable"}
+    said = f"{SHARDS[0]} (refused), talk (unreadable)"
+    verified = CliRunner().invoke(app, ["verify", str(tmp_path / "out")])
+    assert f"left out when it was exported: {said}\n" in verified.stdout
+    assert said.replace(SHARDS[0], f"`{SHARDS[0]}`").replace("talk", "`talk`") in (
+        tmp_path / "out" / "README.md"
+    ).read_text(encoding="utf-8")
     assert not list((tmp_path / "out").rglob(f"{SHARDS[0]}*"))
 
 
