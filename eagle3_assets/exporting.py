@@ -212,6 +212,7 @@ class _Judging:
             return PartitionState(partition.key, state, tuple(why))
         path = self.scratch / f"{partition.key}.parquet"
         write_parquet(found.index, UPath(path))
+        self._one_target.let_in(partition.key, found.identity)
         self.planned.append(replace(found, index=pl.scan_parquet(path, glob=False)))
         return None
 
