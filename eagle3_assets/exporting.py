@@ -226,7 +226,7 @@ class _Judging:
             return "behind", (behind,)
         # A drafter learns one target, and texts are decoded by its tokenizer.
         identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
-        if refusal := self._one_target.refusal(partition.key, identity):
+        if refusal := self._one_target.refusal(identity):
             return "refused", (refusal,)
         selected = select(fates_of(stored, report), self.settings)
         index = place(selected, self.settings.shard_rows, partition.key, self.form.suffix)

@@ -28,11 +28,10 @@ class OneTarget:
         self._target = target
         self._first: tuple[str, str] | None = None
 
-    def refusal(self, partition: str, identity: Identity) -> str | None:
+    def refusal(self, identity: Identity) -> str | None:
         """Why a partition is not of the target; None where it is.
 
         Args:
-            partition: its key.
             identity: of its generations.
         """
         if identity.tokenizer != self._target.tokenizer_sha256:

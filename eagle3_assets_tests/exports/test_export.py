@@ -300,17 +300,17 @@ def test_what_another_target_made_is_not_exported_as_the_targets(made: Made, tmp
     # Of a server's weights it is known alone whether they are the same.
     (tmp_path / "model.safetensors").symlink_to("gone")
     here = made.target.settings.model_copy(update={"model": str(tmp_path)})
-    why = OneTarget(replace(made.target, settings=here)).refusal("d", identity_of(made))
+    why = OneTarget(replace(made.target, settings=here)).refusal(identity_of(made))
     said = f"cannot be said: {tmp_path}/model.safetensors: No such file or directory"
     assert why == f"whether the target's weights made it {said}"
     one_target = OneTarget(made.target)
     first, other = (identity_of(made).model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
-    assert one_target.refusal("z", other) is None
-    assert one_target.refusal("a", first) is None
+    assert one_target.refusal(other) is None
+    assert one_target.refusal(first) is None
     one_target.let_in("a", first)
     one_target.let_in("b", first)
-    assert one_target.refusal("b", first) is None
-    assert str(one_target.refusal("c", other)).startswith(
+    assert one_target.refusal(first) is None
+    assert str(one_target.refusal(other)).startswith(
         "it was made by other weights than a, path:/m@2 and not path:/m@1; put partitions of one target alone together"
     )
     assert not (tmp_path / "out").exists()
