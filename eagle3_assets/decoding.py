@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 
 from eagle3_assets.tokens.anatomy import SectionKind, sections
 from eagle3_assets.tokens.batch import CUT_OFF
+from eagle3_assets.tokens.codec import marked
 from eagle3_assets.tokens.profile import TargetProfile
 from eagle3_assets.tokens.safe_text import visible
 
@@ -122,7 +123,7 @@ class Decoder:
     def text(self, ids: Sequence[int]) -> str:
         """The whole text, structural tokens included, unknown ids marked. Not yet safe to show."""
         runs = groupby(ids, key=self.known_ids.__contains__)
-        return "".join(self._decoded(list(run)) if known else _marked(run) for known, run in runs)
+        return "".join(self._decoded(list(run)) if known else marked(run) for known, run in runs)
 
     def pieces(self, ids: Sequence[int]) -> list[Piece]:
         """The same text, cut around structural and unknown tokens."""
@@ -177,7 +178,7 @@ class Decoder:
         """One token, whatever stands before it."""
         kind = self._kind(token_id)
         if kind == "unknown":
-            return Token(token_id, kind, _marked([token_id]))
+            return Token(token_id, kind, marked([token_id]))
         text = self._decoded([token_id])
         part = _token_bytes(str(self.tokenizer.convert_ids_to_tokens(token_id))) if "\ufffd" in text else None
         return Token(token_id, kind, text if part is None else "", part)
@@ -191,7 +192,7 @@ class Decoder:
         pieces = []
         for kind, run in groupby(zip(kinds, ids, strict=True), key=itemgetter(0)):
             part = [token_id for _, token_id in run]
-            pieces.append(Piece(_marked(part) if kind == "unknown" else self._decoded(part), kind))
+            pieces.append(Piece(marked(part) if kind == "unknown" else self._decoded(part), kind))
         # Some decoders look across tokens, for a leading space or a character in several: the whole text is the truth.
         whole = self.text(ids)
         return pieces if "".join(piece.text for piece in pieces) == whole else [Piece(whole, "text")]
@@ -299,10 +300,6 @@ def _literal(token: Token) -> str:
     if token.part is None:
         return visible(repr(token.text))  # Python escapes less, such as no letter that nothing is drawn for
     return visible(f"{token.part!r} completes {token.text!r}") if token.text else repr(token.part)
-
-
-def _marked(ids: Iterable[int]) -> str:
-    return "".join(f"<id {token_id}>" for token_id in ids)
 
 
 def _token_bytes(spelled: str) -> bytes | None:

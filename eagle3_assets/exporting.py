@@ -132,6 +132,7 @@ def export(
                 weights=judging.planned[0].identity.weights,
             ),
             partitions=tuple(entries),
+            left_out={one.partition: one.state for one in left_out},
             files=tuple(work.files),
             beside=(*beside, *vocabulary_hashes),
             laws=summed(work.figures),
@@ -211,6 +212,7 @@ class _Judging:
             return PartitionState(partition.key, state, tuple(why))
         path = self.scratch / f"{partition.key}.parquet"
         write_parquet(found.index, UPath(path))
+        self._one_target.let_in(partition.key, found.identity)
         self.planned.append(replace(found, index=pl.scan_parquet(path, glob=False)))
         return None
 
@@ -224,7 +226,7 @@ class _Judging:
             return "behind", (behind,)
         # A drafter learns one target, and texts are decoded by its tokenizer.
         identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
-        if refusal := self._one_target.refusal(partition.key, identity):
+        if refusal := self._one_target.refusal(identity):
             return "refused", (refusal,)
         selected = select(fates_of(stored, report), self.settings)
         index = place(selected, self.settings.shard_rows, partition.key, self.form.suffix)

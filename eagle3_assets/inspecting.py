@@ -17,7 +17,7 @@ from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import judge_raw
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
-from eagle3_assets.sample_sources import SourceError
+from eagle3_assets.sample_sources import SourceError, named_by, not_among
 from eagle3_assets.storage.files import naming_damage, sealed_generations
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.anatomy import anatomy
@@ -131,9 +131,9 @@ def inspect_rows(
     """
     outputs = raw.filter(has_output())
     facts = _facts(outputs, target.profile)
-    if missing := set(asked_for) - set(facts["sample_id"]):
+    asked = facts.filter(named_by(asked_for)).select("sample_id")
+    if missing := not_among(asked_for, asked["sample_id"]):
         raise SourceError(f"has no output of sample {', '.join(map(repr, sorted(missing)))}")
-    asked = pl.DataFrame({"sample_id": list(asked_for)}, schema={"sample_id": pl.String})
     chosen = pl.concat([asked.with_columns(stratum=pl.lit(ASKED_FOR)), choose(facts, report.findings)])
     chosen = chosen.unique("sample_id", keep="first", maintain_order=True)
     return Inspection(partition, report, length_statistics(facts), _samples(outputs, chosen, report.findings, target))

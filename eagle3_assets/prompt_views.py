@@ -22,7 +22,7 @@ from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
 from eagle3_assets.prompts.render import render_text, template_fault
 from eagle3_assets.prompts.template_forms import call_form, formed, has_calls, other_ids
-from eagle3_assets.sample_sources import Choice, SourceError
+from eagle3_assets.sample_sources import Choice, SourceError, named_by, not_among, shown_ids
 from eagle3_assets.storage.files import scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.codec import Codec
@@ -103,7 +103,7 @@ def stored_prompts(
     sources = {row["sample_id"]: row for row in rows.iter_rows(named=True)}
     for row in made.iter_rows(named=True):
         yield prompt_view(target, row, sources.get(row["sample_id"]))
-    if missing := sorted(set(choice.ids) - set(made["sample_id"])):
+    if missing := sorted(not_among(choice.ids, made["sample_id"])):
         raise SourceError(_no_sample(partition, missing, tokenized))
 
 
@@ -269,7 +269,7 @@ def _id_parts(
 def _no_sample(partition: Partition, missing: Sequence[str], tokenized: pl.LazyFrame) -> str:
     """That samples are not there, and which are that a person may have meant: those of the conversation so named."""
     said = f"{partition.key}: tokenized_prompts has no sample {', '.join(map(repr, missing[:10]))}"
-    meant = tokenized.select("sample_id").filter(pl.col("sample_id").str.starts_with(f"{missing[0]}:")).head(5)
+    meant = tokenized.select("sample_id").filter(shown_ids().str.starts_with(f"{shown_line(missing[0])}:")).head(5)
     ids = meant.collect()["sample_id"].to_list()
     if ids:
         return f"{said}; of this conversation it has {', '.join(map(repr, ids))}"
@@ -280,7 +280,7 @@ def _no_sample(partition: Partition, missing: Sequence[str], tokenized: pl.LazyF
 def _chosen(tokenized: pl.LazyFrame, choice: Choice) -> list[str]:
     """Ids of the chosen samples."""
     if choice.ids:
-        return list(choice.ids)
+        return tokenized.filter(named_by(choice.ids)).select("sample_id").collect()["sample_id"].to_list()
     if choice.spread:
         lengths = tokenized.select("sample_id", pl.col("prompt_tokens").fill_null(0)).collect()
         ranks = [stable_rank(sample_id) for sample_id in lengths["sample_id"]]

@@ -20,7 +20,7 @@ class OneTarget:
 
     The tokenizer must be the target's own: with another, ids mean something else. So must the weights, where they lie
     beside the target's config and those of a partition were hashed. A server's name for weights says nothing of files,
-    so there all partitions must be of the same as the first.
+    so there all partitions must be of the same as the first that was let in.
     """
 
     def __init__(self, target: LoadedTarget) -> None:
@@ -28,11 +28,10 @@ class OneTarget:
         self._target = target
         self._first: tuple[str, str] | None = None
 
-    def refusal(self, partition: str, identity: Identity) -> str | None:
+    def refusal(self, identity: Identity) -> str | None:
         """Why a partition is not of the target; None where it is.
 
         Args:
-            partition: its key.
             identity: of its generations.
         """
         if identity.tokenizer != self._target.tokenizer_sha256:
@@ -46,14 +45,17 @@ class OneTarget:
                 f"it was made by other weights, or another config.json, than the target's: {identity.weights} and not"
                 f" {here}; {_REMEDY}"
             )
-        self._first = self._first or (partition, identity.weights)
-        first, weights = self._first
-        if identity.weights != weights:
+        if self._first and identity.weights != self._first[1]:
+            first, weights = self._first
             return (
                 f"it was made by other weights than {first}, {identity.weights} and not {weights}; put partitions of"
                 " one target alone together, or generate it again"
             )
         return None
+
+    def let_in(self, partition: str, identity: Identity) -> None:
+        """Takes a partition that was not refused, once nothing else keeps it out: others are held against the first."""
+        self._first = self._first or (partition, identity.weights)
 
     @cached_property
     def _weights_here(self) -> str | None:

@@ -5,7 +5,7 @@ themselves (``interchange``, ``generation.sealed``), the terminal (``cli``).
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -40,7 +40,28 @@ class Choice:
     spread: bool = False
     """Over the lengths, short to long, instead of the first ones."""
     ids: tuple[str, ...] = ()
-    """These samples, whatever the count."""
+    """These samples, whatever the count; each as it is, or as it is shown. See :func:`named_by`."""
+
+
+def named_by(ids: Iterable[str]) -> "pl.Expr":
+    """Whether the column ``sample_id`` is one of these ids, or is shown like one.
+
+    A page, a table and a heading show hidden characters by name, and what a person copies there finds the sample.
+    """
+    return shown_ids().is_in([shown_line(sample_id) for sample_id in ids])
+
+
+def shown_ids() -> "pl.Expr":
+    """The column ``sample_id`` as it is shown."""
+    import polars as pl
+
+    return pl.col("sample_id").map_elements(shown_line, return_dtype=pl.String)
+
+
+def not_among(ids: Iterable[str], found: Iterable[str]) -> list[str]:
+    """Those of the ids that name none of the samples that were found."""
+    shown = set(map(shown_line, found))
+    return [sample_id for sample_id in ids if shown_line(sample_id) not in shown]
 
 
 class SampleSource(Protocol):
@@ -104,7 +125,7 @@ class FileSource:
                 )
         if self.faults > REPORTED:
             self._report(f"{self._name}: {self.faults - REPORTED:,} more faults are not named")
-        if missing := [sample_id for sample_id in choice.ids if sample_id not in shown]:
+        if missing := not_among(choice.ids, shown):
             raise SourceError(f"{self.path}: holds no readable sample {_listed(missing)}")
         if not shown:
             if self.path == STDIN and not self._lines:
@@ -113,7 +134,8 @@ class FileSource:
 
     def _chosen(self, file: BinaryIO, choice: Choice) -> Iterator[Record]:
         if choice.ids:
-            return (row.record for row in self._rows(file) if row.record.sample_id in choice.ids)
+            asked = set(map(shown_line, choice.ids))
+            return (row.record for row in self._rows(file) if shown_line(row.record.sample_id) in asked)
         return self._over_lengths(file, choice.count) if choice.spread else self._first(file, choice.count)
 
     def _first(self, file: BinaryIO, count: int) -> Iterator[Record]:
@@ -197,7 +219,7 @@ class PartitionSource:
             for row in rows:
                 shown.add(row["sample_id"])
                 yield Sample(**row)
-        if missing := [sample_id for sample_id in choice.ids if sample_id not in shown]:
+        if missing := not_among(choice.ids, shown):
             raise SourceError(f"{self.sealed.path}: {self._why_missing(frame, missing)}")
 
     def _positions(self, frame: "pl.LazyFrame", choice: Choice) -> list[int]:
@@ -207,7 +229,7 @@ class PartitionSource:
 
         generated = frame.with_row_index("row").filter(has_output())
         if choice.ids:
-            chosen = generated.filter(pl.col("sample_id").is_in(choice.ids)).select("row").collect()
+            chosen = generated.filter(named_by(choice.ids)).select("row").collect()
         elif choice.spread:
             lengths = generated.select("row", "sample_id", pl.col("output_ids").list.len().alias("tokens")).collect(
                 engine="streaming"
@@ -223,10 +245,10 @@ class PartitionSource:
 
         with self._readable():
             named = pl.when(pl.col("reason").is_not_null()).then("reason").otherwise(pl.lit("without ids"))
-            asked = frame.filter(pl.col("sample_id").is_in(missing))
+            asked = frame.filter(named_by(missing))
             there = asked.select("sample_id", "status", reason=named).collect()
         failed = {row["sample_id"]: f"{row['status']}, {row['reason']}" for row in there.iter_rows(named=True)}
-        if unknown := [sample_id for sample_id in missing if sample_id not in failed]:
+        if unknown := not_among(missing, failed):
             return f"holds no sample {_listed(unknown)}"
         return "; ".join(f"sample {sample_id!r} has no output ({why})" for sample_id, why in failed.items())
 

@@ -67,14 +67,16 @@ def corpus_vocabulary(project: Project, target: LoadedTarget, size: int) -> Corp
 
     def counted(key: str, report: Report, stored: Stored) -> Ints | str:
         identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
-        if refusal := one_target.refusal(key, identity):
+        if refusal := one_target.refusal(identity):
             return refusal
         used = (pl.col("status") == "generated") & ~pl.col("sample_id").is_in(sorted(report.quarantined))
         ids = stored.raw.filter(used).select("output_ids")
         try:
-            return _sum((TokenColumn.from_series(b["output_ids"]).values for b in batches(ids)), target.vocab_size)
+            counts = _sum((TokenColumn.from_series(b["output_ids"]).values for b in batches(ids)), target.vocab_size)
         except VocabularyError as error:
             return str(error)
+        one_target.let_in(key, identity)
+        return counts
 
     states: list[PartitionState] = []
     by_partition: dict[str, int] = {}

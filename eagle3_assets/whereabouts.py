@@ -102,7 +102,7 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
         stored = read_stored(project, partition.key)
         report = judge_raw(project, partition, target, stored.tokenized, stored.sealed).report
         identity = read_identity(stored.sealed.directory, stored.sealed.pointer.fingerprint)
-        other = OneTarget(target).refusal(partition.key, identity)
+        other = OneTarget(target).refusal(identity)
         why = (*refusals(stored, report), *([other] if other else []))
         now = fates_of(stored, report)
         source_rows = used_rows(stored.prompts.collect())

@@ -28,6 +28,9 @@ from eagle3_assets_tests.tokens import kimi
 COMMAND = [sys.executable, "-m", "eagle3_assets.cli", "decode"]
 
 
+HIDDEN = "a\u200bb\u202ec"
+
+
 def spelled(text: str) -> list[int]:
     """Byte by byte, in the ids that the test tokenizer has for bytes."""
     from tokenizers import pre_tokenizers
@@ -191,6 +194,14 @@ class TestFile:
         assert names(result) == ["s1"]
         assert "holds no readable sample 'nobody'" in result.stderr
         assert result.exit_code == 2
+
+    def test_an_id_is_found_as_it_is_and_as_it_is_shown(self, place: Place, decode: Callable[..., Result]) -> None:
+        place.write(Record(HIDDEN, ids_of("x"), 4), *records([1, 2]))
+        shown = names(decode(place.file, "-n", 1))[0]
+        assert shown == "a<U+200B>b<U+202E>c"
+        for asked in (shown, HIDDEN):
+            result = decode(place.file, "--id", asked)
+            assert (result.exit_code, names(result)) == (0, [shown])
 
     def test_rows_and_prompt(self, place: Place, decode: Callable[..., Result]) -> None:
         place.write(Record("s", [kimi.HELLO, 999_999], 2, [kimi.IM_USER]))
@@ -379,6 +390,18 @@ class TestPartition:
         assert names(result) == ["answer", "last"]
         assert "tokens=9 -----\n<|im_user|>user<|im_middle|>hello<|im_end|>" in result.stdout
         assert result.stdout.count("</think>") == 2
+
+    def test_an_id_is_found_as_it_is_and_as_it_is_shown(
+        self, rows: pl.DataFrame, place: Place, decode: Callable[..., Result]
+    ) -> None:
+        hidden = pl.col("sample_id").replace({"answer": HIDDEN, "failed": f"{HIDDEN}\n"})
+        place.seal(rows.with_columns(sample_id=hidden))
+        for asked in ("a<U+200B>b<U+202E>c", HIDDEN):
+            result = decode("chats", "--id", asked)
+            assert (result.exit_code, names(result)) == (0, ["a<U+200B>b<U+202E>c"])
+        failed = decode("chats", "--id", "a<U+200B>b<U+202E>c\u21b5")
+        assert failed.exit_code == 2
+        assert "has no output (failed, server: 400)" in failed.stderr
 
     def test_equally_long_samples_are_the_five_previews_in_whatever_order_they_are_stored(
         self, place: Place, decode: Callable[..., Result]

@@ -150,6 +150,15 @@ def test_an_id_that_is_not_there_is_named(make_project: ProjectMaker, tmp_path: 
     )
 
 
+def test_an_id_is_found_as_it_is_and_as_it_is_shown(make_project: ProjectMaker, tmp_path: Path) -> None:
+    stored(make_project([{**ROWS[0], "id": "t\u3164p"}]))
+    for asked in ("t\u3164p:4:0", "t<U+3164>p:4:0"):
+        result = shown(tmp_path, "--id", asked)
+        assert result.exit_code == 0, result.stderr
+        assert "sample_id=t<U+3164>p:4:0 " in result.stdout
+    assert "of this conversation it has 't<U+3164>p:4:0'" in shown(tmp_path, "--id", "t<U+3164>p").stderr
+
+
 def test_a_conversations_id_names_its_samples(make_project: ProjectMaker, tmp_path: Path) -> None:
     answered = {**ROWS[0], "messages": [*ROWS[0]["messages"], {"role": "assistant", "content": "A mile."}]}
     stored(make_project([answered], dataset={"turns": "all"}))

@@ -140,8 +140,9 @@ def _next(audited: Audited) -> str:
     """The command with which a person goes on."""
     file = shlex.quote(str(audited.path))
     for sample in (one.sample_id for one in worst_samples(audited, SHOWN)):
-        if visible(sample) == sample and _can_be_decoded(audited.path):
-            return f". Look at one: eagle3-assets decode {visible(file)} --id {shlex.quote(sample)} --tokenizer DIR"
+        if _can_be_decoded(audited.path):
+            shown = shlex.quote(visible(sample))
+            return f". Look at one: eagle3-assets decode {visible(file)} --id {shown} --tokenizer DIR"
     return f". All that was found: eagle3-assets audit {visible(file)} --json"
 
 

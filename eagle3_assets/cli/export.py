@@ -127,6 +127,9 @@ def verify(directory: DirectoryArgument) -> None:
         out.print(f"vocabulary {visible(one.sentence)}", highlight=False, markup=False)
     if found.manifest.lossy:
         out.print("lossy: the ids are lost, so no law about them can be judged", highlight=False)
+    if left_out := found.manifest.left_out:
+        named = ", ".join(f"{partition} ({state})" for partition, state in left_out.items())
+        out.print(f"left out when it was exported: {visible(named)}", highlight=False, markup=False)
     if found.others:
         out.print(
             f"not of the export, not looked into: {visible(', '.join(found.others))}", highlight=False, markup=False

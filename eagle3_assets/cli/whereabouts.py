@@ -100,14 +100,19 @@ def whereabouts(
 def _lines(found: "Whereabouts", refused: "Iterator[NotedRow]", ids: frozenset[str]) -> Iterator[str]:
     from eagle3_assets.tokens.safe_text import visible
 
+    asked = set(map(visible, ids))
+
+    def named(*names: str | None) -> bool:
+        return not asked or any(name is not None and visible(name) in asked for name in names)
+
     def line(*fields: str) -> str:
         return "\t".join(map(visible, fields))
 
     for row in refused:
         place = f"{row.source}:{row.row}"
-        if not ids or ids & {place, row.conversation_id}:
+        if named(place, row.conversation_id):
             yield line("refused_row", found.partition, place, row.reason)
     columns = ("fate", "sample_id", "conversation_id", "file", "row", "reason")
     for fate, sample, conversation, file, row, reason in found.prompts.select(columns).iter_rows():
-        if not ids or ids & {sample, conversation}:
+        if named(sample, conversation):
             yield line(fate, found.partition, sample, reason or "" if file is None else f"{file}:{row}")

@@ -95,6 +95,10 @@ def _body(manifest: Manifest, vocabulary: VocabularyRecord | None) -> Iterator[s
     yield ""
     yield "`index/` says the same of every prompt by id."
     yield ""
+    if manifest.left_out:
+        named = ", ".join(f"`{partition}` ({state})" for partition, state in manifest.left_out.items())
+        yield f"Not in this export, as they could not be exported with the others: {named}."
+        yield ""
     yield "## Laws"
     yield ""
     yield "Judged on these files, read back, against the hashes taken when the outputs were captured."

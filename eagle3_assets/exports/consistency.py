@@ -32,6 +32,8 @@ def manifest_faults(manifest: Manifest) -> Iterator[str]:
     hashed = [*manifest.files, *manifest.beside, *(entry.index for entry in manifest.partitions)]
     for twice in [*_doubled(keys), *_doubled(file.path for file in hashed)]:
         yield f"{MANIFEST}: has {twice} twice"
+    for key in sorted({*keys} & {*(manifest.left_out or ())}):
+        yield f"{MANIFEST}: has {key}, and says that it was left out"
     for entry in manifest.partitions:
         yield from _identity_faults(manifest, entry)
         if entry.index.path != f"index/{entry.partition}.parquet":

@@ -132,6 +132,10 @@ class Manifest(_Record):
     settings: Export
     target: TargetEntry
     partitions: tuple[PartitionEntry, ...]
+    left_out: dict[str, str] | None = None
+    """Partitions that were asked for with the others and could not be exported, each with its state: ``missing``,
+    ``behind``, ``refused`` or ``unreadable``. None in exports made before this was recorded. Why is not said: it may
+    name places of a machine."""
     files: tuple[DataFile, ...]
     beside: tuple[Hashed, ...]
     """What a format needs beside its data, and the draft vocabulary."""
@@ -194,16 +198,19 @@ def read_manifest(place: UPath) -> Manifest:
     """The manifest of an export, whether or not it is as it was written.
 
     Raises:
-        ExportError: there is none, or it is none of this version.
+        ExportError: there is none, it is none of this version, or what it names is no file.
     """
-    return read_and_hashed(place)[0]
+    manifest = read_and_hashed(place)[0]
+    for name in manifest.paths:
+        _require_file(place / name)
+    return manifest
 
 
 def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
     """The manifest of an export, and whether its hash is that of what it says.
 
     Raises:
-        ExportError: there is none, it is none of this version, or what it names is no file.
+        ExportError: there is none, or it is none of this version.
     """
     path = place / MANIFEST
     try:
@@ -230,15 +237,20 @@ def read_and_hashed(place: UPath) -> tuple[Manifest, bool]:
     except ValueError as error:
         why = str(error).strip().splitlines()[0]
         raise ExportError(f"{path}: is no manifest ({why}); export again, into an empty directory") from None
-    for name in manifest.paths:
-        _require_file(place / name)
     return manifest, hashed == digest(said, length=64)
 
 
-def _require_file(path: UPath) -> None:
-    """A device or a pipe is not read. A link to a file is: the Hub's cache is made of links."""
+def is_no_file(path: UPath) -> bool:
+    """Whether something else is there, a device or a pipe, that must not be read.
+
+    A link to a file is one: the Hub's cache is made of links.
+    """
     place = local_path(path)
-    if place is not None and place.exists() and not place.is_file():
+    return place is not None and place.exists() and not place.is_file()
+
+
+def _require_file(path: UPath) -> None:
+    if is_no_file(path):
         raise ExportError(f"{path}: is no file; give an export as it was made")
 
 
@@ -257,6 +269,7 @@ __all__ = [
     "PartitionEntry",
     "PathInExport",
     "TargetEntry",
+    "is_no_file",
     "read_and_hashed",
     "read_manifest",
 ]

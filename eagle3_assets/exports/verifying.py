@@ -23,11 +23,12 @@ from eagle3_assets.exports.manifest import (
     Hashed,
     Manifest,
     PartitionEntry,
+    is_no_file,
     read_and_hashed,
     read_manifest,
 )
 from eagle3_assets.exports.selection import TRAIN
-from eagle3_assets.exports.vocabulary import FOLDER, Recount, read_vocabulary, trained_counts
+from eagle3_assets.exports.vocabulary import FILES, FOLDER, Recount, read_vocabulary, trained_counts
 from eagle3_assets.exports.vocabulary_laws import VocabularyVerdict, judge_vocabulary
 from eagle3_assets.exports.writing import sha256_of
 from eagle3_assets.files import local_copy, names_in, paths_below
@@ -141,6 +142,8 @@ class _Checking:
         """Checks the draft vocabulary against the files of rows, where there is one."""
         if not any(file.path.startswith(f"{FOLDER}/") for file in self.manifest.beside):
             return ()
+        if any(is_no_file(self.place / FOLDER / name) for name in FILES):  # which is a fault by now
+            return ()
         recount = None if self.faults else self.again
         read = read_vocabulary(
             self.place / FOLDER, recount=recount, why_no_recount="files are not as they were written"
@@ -180,6 +183,8 @@ class _Checking:
         return self._unlike(file.path, file.sha256, file.size_bytes)
 
     def _unlike(self, path: str, sha256: str, size: int | None = None) -> str | None:
+        if is_no_file(self.place / path):
+            return f"{path}: is no file"
         try:
             found = sha256_of(self.place / path)
         except OSError as error:
@@ -191,6 +196,8 @@ class _Checking:
 
 def _index(place: UPath, entry: PartitionEntry) -> pl.DataFrame | str:
     """The index, or why it is none."""
+    if is_no_file(place / entry.index.path):
+        return "is no file, and no index"
     try:
         with local_copy(place / entry.index.path) as path:
             index = pl.read_parquet(path, glob=False)

@@ -5,6 +5,7 @@ What belongs here: decoding, encoding, and which ids stand apart from ordinary t
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,11 @@ PLAIN = re.compile(r"[\w.:$/-]*")
 """Text that spells no structural token: those stand in brackets of some kind."""
 
 _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
+
+
+def marked(ids: Iterable[object]) -> str:
+    """How ids without a text are shown, so that none disappears: ``<id 999999>``."""
+    return "".join(f"<id {token_id}>" for token_id in ids)
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class Codec:
                 spaces_between_special_tokens=False,
             )
         )
+
+    def has_text(self, token_id: int) -> bool:
+        """Whether an id, any number at all, is one that the tokenizer has a text for."""
+        return 0 <= token_id < len(self.known) and bool(self.known[token_id])
 
     def texts(self, column: TokenColumn, wanted: Mask | None = None) -> list[str | None]:
         """The text of each row; None where the row is null or empty, has an id without text, or is not wanted."""

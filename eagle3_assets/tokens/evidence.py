@@ -5,9 +5,11 @@ What belongs here: windows of ids, decoded, and their rendering for people. Not 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 import polars as pl
 
+from eagle3_assets.tokens.codec import marked
 from eagle3_assets.tokens.columns import HUGE_ID, NULL_ID, TokenColumn
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.laws import LAWS
@@ -151,13 +153,12 @@ def _text(before: list[int], offender: int | None, after: list[int], context: Co
 
 
 def _decoded(ids: list[int], context: Context) -> str:
-    """Text of ids; those that no tokenizer can know stand as numbers."""
-    tokenizer = context.tokenizer
-    if tokenizer is None or not ids:
+    """Text of ids; those that the tokenizer has none for stand as they do wherever outputs are shown."""
+    codec = context.codec
+    if codec is None:
         return ""
-    if any(not 0 <= i < context.profile.vocab_size for i in ids):
-        return " ".join(map(_number, ids))
-    return str(tokenizer.decode(ids, skip_special_tokens=False))
+    runs = groupby(ids, key=codec.has_text)
+    return "".join(codec.text(list(run)) if known else marked(map(_number, run)) for known, run in runs)
 
 
 def _number(token: int) -> str:

@@ -142,7 +142,8 @@ class TargetProfile:
     """Text of every structural id above."""
     token_count: int | None = None
     """Ids up to the tokenizer's last token; None where that is not known. What follows up to ``vocab_size`` pads the
-    embedding: no text has such an id, and the target was never trained on it."""
+    embedding: no text has such an id, and the target was never trained on it. An id in a gap before it is not taken for
+    one of these: a vocabulary is listed by text, so of two ids with one text it lacks one that the target may write."""
 
     @cached_property
     def end_of_tokens(self) -> int:

@@ -15,7 +15,7 @@ from upath import UPath
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.config import Export, load_config
-from eagle3_assets.exporting import export
+from eagle3_assets.exporting import export, fates_of
 from eagle3_assets.exports.card import dataset_card
 from eagle3_assets.exports.derived import untrainable
 from eagle3_assets.exports.errors import ExportError
@@ -30,8 +30,11 @@ from eagle3_assets.interchange import Row, read_rows
 from eagle3_assets.jobs import EXPORT_JOB
 from eagle3_assets.project import Project
 from eagle3_assets.same_target import OneTarget
-from eagle3_assets.storage.files import write_parquet
-from eagle3_assets_tests.conftest import damage, made_by
+from eagle3_assets.storage.files import sealed_generations, write_parquet
+from eagle3_assets.target import load_target
+from eagle3_assets.tokens.verdict import Report
+from eagle3_assets.training import Stored
+from eagle3_assets_tests.conftest import SHARDS, damage, made_by
 from eagle3_assets_tests.exports.conftest import Made
 
 
@@ -297,17 +300,44 @@ def test_what_another_target_made_is_not_exported_as_the_targets(made: Made, tmp
     # Of a server's weights it is known alone whether they are the same.
     (tmp_path / "model.safetensors").symlink_to("gone")
     here = made.target.settings.model_copy(update={"model": str(tmp_path)})
-    why = OneTarget(replace(made.target, settings=here)).refusal("d", identity_of(made))
+    why = OneTarget(replace(made.target, settings=here)).refusal(identity_of(made))
     said = f"cannot be said: {tmp_path}/model.safetensors: No such file or directory"
     assert why == f"whether the target's weights made it {said}"
     one_target = OneTarget(made.target)
     first, other = (identity_of(made).model_copy(update={"weights": weights}) for weights in ("path:/m@1", "path:/m@2"))
-    assert one_target.refusal("a", first) is None
-    assert one_target.refusal("b", first) is None
-    assert str(one_target.refusal("c", other)).startswith(
+    assert one_target.refusal(other) is None
+    assert one_target.refusal(first) is None
+    one_target.let_in("a", first)
+    one_target.let_in("b", first)
+    assert one_target.refusal(first) is None
+    assert str(one_target.refusal(other)).startswith(
         "it was made by other weights than a, path:/m@2 and not path:/m@1; put partitions of one target alone together"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_others_are_not_held_against_a_partition_that_could_not_be_read(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(corpus_folder, tmp_path / "copy")
+    project = Project(load_config(folder / "eagle3.yaml"))
+    for number, key in enumerate(SHARDS):
+        sealed = sealed_generations(project.layout, key)
+        identity = read_identity(sealed.directory, sealed.pointer.fingerprint)
+        made_by(project, key, identity.model_copy(update={"weights": f"path:/m@{number}"}))
+    read: list[Report] = []
+
+    def once_unreadable(stored: Stored, report: Report) -> pl.DataFrame:
+        read.append(report)
+        if len(read) == 1:
+            raise pl.exceptions.ComputeError("replaced while it was read")
+        return fates_of(stored, report)
+
+    monkeypatch.setattr("eagle3_assets.exporting.fates_of", once_unreadable)
+    target, partitions = load_target(project.config.target), [project.partition(key) for key in SHARDS]
+    exported = export(project, target, partitions, UPath(tmp_path / "out"), Export(), leave_out=True)
+    assert exported.manifest.left_out == {SHARDS[0]: "unreadable"}
+    assert [one.partition for one in exported.manifest.partitions] == [SHARDS[1]]
 
 
 def test_the_card_has_the_fates_in_their_order(made: Made, tmp_path: Path) -> None:

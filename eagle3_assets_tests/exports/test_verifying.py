@@ -1,6 +1,7 @@
 """Verifying sees every change of every file of an export, and everything that its manifest says and is not so."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -74,6 +75,12 @@ def test_every_file_that_is_changed_or_gone_is_named(form: str, copied: Callable
         assert any(fault.startswith(f"{name}: is not the file that was written") for fault in faults(place)), name
         (place / name).unlink()
         assert any(fault.startswith(f"{name}: cannot be read") for fault in faults(place)), name
+        (place / name).mkdir()
+        assert f"{name}: is no file" in faults(place)
+        (place / name).rmdir()
+        os.mkfifo(place / name)
+        assert f"{name}: is no file" in faults(place)
+        (place / name).unlink()
         (place / name).write_bytes(content)
     assert faults(place) == ()
 
@@ -165,6 +172,7 @@ SAYS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     ("a file twice", lambda m: m["files"].append(m["files"][0]), "train/d-00000.jsonl twice"),
     ("a partition twice", lambda m: m["partitions"].append(m["partitions"][0]), "has d twice"),
     ("no vocabulary", lambda m: m.update(beside=[]), "lacks vocabulary/d2t.npy"),
+    ("left out and there", lambda m: m.update(left_out={"d": "refused"}), "has d, and says that it was left out"),
     ("tokens", lambda m: m["files"][0].update(tokens=1), "the manifest says 1 and"),
     ("size", lambda m: m["files"][0].update(size_bytes=1), "is not the file that was written"),
 ]
@@ -185,6 +193,14 @@ def test_a_vocabulary_of_no_possible_size_is_no_manifest(size: int, copied: Call
     say(place, lambda manifest: manifest["target"].update(vocab_size=size), with_hash=True)
     with pytest.raises(ExportError, match=r"is no manifest \(target\.vocab_size: Input should be "):
         verify(UPath(place))
+
+
+def test_a_manifest_that_does_not_say_what_was_left_out_is_read(copied: Callable[..., Path]) -> None:
+    place = copied()
+    assert verify(UPath(place)).manifest.left_out == {}
+    say(place, lambda manifest: manifest.pop("left_out"), with_hash=True)
+    found = verify(UPath(place))
+    assert (found.manifest.left_out, found.faults) == (None, ())
 
 
 def test_a_manifest_of_another_version_says_what_to_do(made: Made, copied: Callable[..., Path]) -> None:

@@ -189,7 +189,9 @@ def test_all_leaves_out_what_cannot_be_exported_by_name(corpus_folder: Path, tmp
 
     code, out, err = exported("--all")
     assert (code, out[-1]) == (0, "missing talk, not exported"), err
-    assert {one.partition for one in verify(UPath(tmp_path / "out")).manifest.partitions} == set(SHARDS)
+    manifest = verify(UPath(tmp_path / "out")).manifest
+    assert {one.partition for one in manifest.partitions} == set(SHARDS)
+    assert manifest.left_out == {"talk": "missing"}
 
     project.layout.asset_file("training_samples", SHARDS[1]).unlink()
     code, out, _ = exported("--all")
@@ -224,6 +226,13 @@ def test_what_all_leaves_out_is_in_the_export_no_more(corpus_folder: Path, tmp_p
     found = verify(UPath(tmp_path / "out"))
     assert found.faults == ()
     assert [one.partition for one in found.manifest.partitions] == [SHARDS[1]]
+    assert found.manifest.left_out == {SHARDS[0]: "refused", "talk": "unreadable"}
+    said = f"{SHARDS[0]} (refused), talk (unreadable)"
+    verified = CliRunner().invoke(app, ["verify", str(tmp_path / "out")])
+    assert f"left out when it was exported: {said}\n" in verified.stdout
+    assert said.replace(SHARDS[0], f"`{SHARDS[0]}`").replace("talk", "`talk`") in (
+        tmp_path / "out" / "README.md"
+    ).read_text(encoding="utf-8")
     assert not list((tmp_path / "out").rglob(f"{SHARDS[0]}*"))
 
 
@@ -319,7 +328,7 @@ def test_damaged_generations_are_named_and_not_traced(made: Made, tmp_path: Path
 def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(tmp_path: Path) -> None:
     rows = demo_rows("function_calling", 3)
     project = write_project(
-        tmp_path, [rows[0], {"id": "mute", "messages": []}, rows[1], {**rows[2], "id": rows[0]["id"]}]
+        tmp_path, [rows[0], {"id": "mu\u3164te", "messages": []}, rows[1], {**rows[2], "id": rows[0]["id"]}]
     )
     defs = build_defs(project)
     chain = ["prompts", "tokenized_prompts", "raw_generations"]
@@ -334,7 +343,8 @@ def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(
         assert result.exit_code == (0 if result.stdout else 2), result.stderr
         return [line.split("\t") for line in result.stdout.splitlines()]
 
-    [[fate, key, place, why]] = shown("mute")
+    [[fate, key, place, why]] = shown("mu\u3164te")
+    assert shown("mu<U+3164>te") == [[fate, key, place, why]]
     assert (fate, key, place) == ("refused_row", "d", "prompts.jsonl:2")
     assert shown("prompts.jsonl:2") == [[fate, key, place, why]]
     assert [line[0] for line in shown(rows[0]["id"])] == ["refused_row", "usable"]

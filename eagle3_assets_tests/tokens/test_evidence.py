@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import polars as pl
+import pytest
 
 from eagle3_assets.contract import SAMPLE_FINDINGS
 from eagle3_assets.tokens.context import Context
@@ -84,12 +85,13 @@ def test_without_a_tokenizer_there_are_ids_alone(context: Context) -> None:
     assert "[163607]" in item.ids_line
 
 
-def test_ids_which_no_tokenizer_knows_stand_as_numbers(context: Context) -> None:
+@pytest.mark.parametrize("unknown", [999_999, 160_000, -1])
+def test_ids_without_a_text_are_shown_as_everywhere_else(unknown: int, context: Context) -> None:
     rows = kimi.genuine()
-    rows["answer"]["output_ids"][1] = 999_999
+    rows["answer"]["output_ids"][1] = unknown
     found = findings(finding("answer", "ids_in_vocabulary", 1))
     (item,) = collect_evidence(found, [kimi.generations(rows)], context, around=1)
-    assert item.text == "a ⟦999999⟧ </think>"
+    assert item.text == f"a ⟦<id {unknown}>⟧ </think>"
 
 
 def test_markdown_is_inert(context: Context) -> None:

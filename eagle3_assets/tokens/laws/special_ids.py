@@ -12,7 +12,7 @@ from eagle3_assets.tokens.profile import TargetProfile
 
 
 def judge_no_reserved_ids(batch: Batch) -> RowJudgement:
-    """Looks for ids that no output has a use for: those of tokens without one, and those of no token."""
+    """Looks for ids that no output has a use for: those of tokens without one, and those past the last token."""
     padding = _padding(batch.output_no_token, batch.context)
     marks = _together(batch.output_special.of(_useless(batch.context)), padding)
     return _nowhere_in_outputs(batch, marks, "has no use in an output")
@@ -195,8 +195,8 @@ def _undescribed_of_prompts(context: Context) -> str | None:
 
 NO_RESERVED_IDS = RowLaw(
     name="no_reserved_ids",
-    definition="An output has no reserved, BOS, PAD, UNK or media id, unless the target stops at it, and no id that is"
-    " no token's.",
+    definition="An output has no reserved, BOS, PAD, UNK or media id, unless the target stops at it, and no id past the"
+    " tokenizer's last token.",
     asset="raw_generations",
     effect="quarantine",
     lowerable=True,
@@ -232,8 +232,8 @@ NO_ROLE_IDS = RowLaw(
 PROMPT_WELL_FORMED = RowLaw(
     name="prompt_well_formed",
     definition="On ids alone: a prompt is not empty, lies in the vocabulary, has BOS only where the template puts it"
-    " and no PAD, UNK, media or reserved id nor one that is no token's, and its turns are as the profile describes"
-    " them.",
+    " and no PAD, UNK, media or reserved id nor one past the tokenizer's last token, and its turns are as the profile"
+    " describes them.",
     asset="tokenized_prompts",
     effect="quarantine",
     meaning="The target would read another conversation than the one that was meant, or ids that it was never trained"
