@@ -96,6 +96,7 @@ def alert_sensors(alerts: Alerts) -> list[dg.SensorDefinition]:
 def _runs_again(context: dg.RunFailureSensorContext) -> bool:
     """Whether Dagster runs a failed run again by itself, decided as its daemon does."""
     run, instance = context.dagster_run, context.instance
+    will: bool
     said = run.tags.get(WILL_RETRY_TAG)
     # Written after the failure, which may be seen before.
     if said is None and instance.run_retries_enabled:

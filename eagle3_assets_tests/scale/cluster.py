@@ -172,14 +172,14 @@ class Ray:
     def reaches(self, nodes: int) -> bool:
         """Whether so many nodes are alive; not so where the head does not answer yet."""
         try:
-            return len(self._alive()) == nodes
+            return len(self.alive()) == nodes
         except OSError:
             return False
 
     def running(self) -> dict[str, list[str]]:
         """The Dagster runs under way, by the worker that they are on."""
         names = {
-            node["node_id"]: name for node in self._alive() for name in self.nodes if name in node["resources_total"]
+            node["node_id"]: name for node in self.alive() for name in self.nodes if name in node["resources_total"]
         }
         found: dict[str, list[str]] = {}
         for job in self.get("/api/jobs/"):
@@ -187,7 +187,7 @@ class Ray:
                 found.setdefault(names[job["driver_node_id"]], []).append(job["metadata"]["dagster/run-id"])
         return found
 
-    def _alive(self) -> list[dict[str, Any]]:
+    def alive(self) -> list[dict[str, Any]]:
         nodes = self.get("/api/v0/nodes?detail=true")["data"]["result"]["result"]
         return [node for node in nodes if node["state"] == "ALIVE"]
 

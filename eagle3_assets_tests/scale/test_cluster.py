@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +72,7 @@ def asked(url: str) -> dict[str, int]:
         return dict(json.load(reply))
 
 
-def write_config(folder: Path, endpoints: list[str]) -> Path:
+def write_config(folder: Path, endpoints: list[str], shards: int = SHARDS) -> Path:
     """A dataset in shards, on servers that all runs share."""
     words = ("map", "bridge", "clock", "window", "train", "letter", "garden")
     prompts = (
@@ -88,7 +88,7 @@ def write_config(folder: Path, endpoints: list[str]) -> Path:
             {
                 "name": "d",
                 "source": "prompts.jsonl",
-                "shards": SHARDS,
+                "shards": shards,
                 "sampling": {"max_new_tokens": 100, "temperature": 1.0, "seed": 3},
             }
         ],
@@ -108,14 +108,24 @@ class Cluster:
     """The database's port."""
     logs: Path
     """Ray's."""
+    head: list[Machine]
+    """The last one is that which runs."""
+    start_head: Callable[[], None]
+    start_worker: Callable[[str], None]
 
 
 @contextmanager
-def cluster(folder: Path, config: Path, bucket: UPath) -> Iterator[Cluster]:
-    """Postgres, a head and two workers, code server, webserver and daemon, with the files of ``deploy/ray``."""
+def cluster(
+    folder: Path,
+    config: Path,
+    bucket: UPath,
+    workers: Sequence[str] = ("worker-a", "worker-b"),
+    generating: int = GENERATING,
+) -> Iterator[Cluster]:
+    """Postgres, a head and workers, code server, webserver and daemon, with the files of ``deploy/ray``."""
     home = folder / "home"
     home.mkdir()
-    limits = {"runs": {"max_concurrent_runs": 4}, "pools": {"default_limit": GENERATING, "granularity": "run"}}
+    limits = {"runs": {"max_concurrent_runs": 4}, "pools": {"default_limit": generating, "granularity": "run"}}
     watching = {"poll_interval_seconds": 5, "free_slots_after_run_end_seconds": 5}
     shipped = DEPLOY / "ray" / "dagster.yaml"
     (home / "dagster.yaml").write_text(instance_yaml(shipped, concurrency=limits, run_monitoring=watching))
@@ -152,23 +162,31 @@ def cluster(folder: Path, config: Path, bucket: UPath) -> Iterator[Cluster]:
         # Several nodes of one machine must not want the same ports.
         own = ["--node-ip-address", "127.0.0.1", "--min-worker-port", "0", "--max-worker-port", "0"]
         head_ports = {"port": "gcs", "dashboard-port": "dashboard", "ray-client-server-port": "client"}
-        start(
-            *("head", "head", *own, "--temp-dir", short, f"--dashboard-agent-listen-port={free_port()}"),
-            *(f"--{name}={ports[key]}" for name, key in head_ports.items()),
-        )
         ray = Ray(environment["EAGLE3_RAY_JOBS"], TOKEN)
-        wait_for(partial(ray.reaches, 1), "the head is up")
-        for nodes, name in ((2, "worker-a"), (3, "worker-b")):
+        head: list[Machine] = []
+
+        def start_head() -> None:
+            of_head = [*own, "--temp-dir", short, f"--dashboard-agent-listen-port={free_port()}"]
+            named = [f"--{name}={ports[key]}" for name, key in head_ports.items()]
+            head.append(start(f"head-{len(head)}", "head", *of_head, *named))
+            wait_for(partial(ray.reaches, 1), "the head is up")
+
+        def start_worker(name: str) -> None:
             only = ["--num-cpus", "2", "--resources", json.dumps({name: 1})]
+            nodes = len(ray.alive())
             ray.nodes[name] = start(name, "worker", *own, *only, f"--dashboard-agent-listen-port={free_port()}")
             # One after the other: two that start at once in one directory of Ray's take each other's names.
-            wait_for(partial(ray.reaches, nodes), f"{name} is up")
+            wait_for(partial(ray.reaches, nodes + 1), f"{name} is up")
+
+        start_head()
+        for name in workers:
+            start_worker(name)
         start("code", "code")
         start("web", "webserver", "--port", str(ports["web"]))
         api = Api(ports["web"])
         wait_for(lambda: _answers(api), "the webserver answers")
         start("daemon", "daemon")
-        yield Cluster(api, ray, database, Path(short, "session_latest", "logs"))
+        yield Cluster(api, ray, database, Path(short, "session_latest", "logs"), head, start_head, start_worker)
 
 
 def _answers(api: Api) -> bool:
@@ -298,3 +316,55 @@ def test_a_backfill_outlives_a_node_and_a_server(
         assert alone.keys() == together.keys()
         assert [name for name, told_here in alone.items() if told_here != together[name]] == []
         told("one machine has made the same corpus")
+
+
+def test_what_is_queued_waits_for_a_head_that_died(
+    bucket: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launched into nothing, it would fail, as often as Dagster may run it again, within a minute."""
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    began = time.monotonic()
+
+    def told(what: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {what}", flush=True)
+
+    with ExitStack() as stack:
+        endpoint, _ = stack.enter_context(mock_server(tmp_path, DELAY_S))
+        config = write_config(tmp_path, [endpoint], shards=5)
+        monkeypatch.chdir(tmp_path)
+        made = stack.enter_context(cluster(tmp_path, config, bucket, ["worker-a"], generating=2))
+        told("the cluster is up")
+        monkeypatch.setenv(STORAGE_VARIABLE, str(bucket))
+        there = Project(load_config(config))
+        keys = [f"d-{i:02}of05" for i in range(5)]
+        selection = {"assetSelection": [{"path": [asset]} for asset in ASSETS], "partitionNames": keys, "tags": []}
+        launched = made.api(LAUNCH, params=selection)["launchPartitionBackfill"]
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+
+        def by_status() -> dict[str, list[str]]:
+            found: dict[str, list[str]] = {}
+            for run in runs_of(made.api):
+                found.setdefault(run["status"], []).append(run["runId"])
+            return found
+
+        wait_for(lambda: len(by_status().get("STARTED", [])) == 2, "two runs are under way", 200)
+        lost = by_status()["STARTED"]
+        made.head[-1].die()
+        told("the head was killed")
+        made.ray.nodes["worker-a"].die()  # a worker ends a minute after its head, with the runs on it
+        time.sleep(30)
+        assert {status: len(ids) for status, ids in by_status().items()} == {"STARTED": 2, "QUEUED": 3}
+        made.start_head()
+        made.start_worker("worker-a")
+        told("head and worker are back")
+
+        def ended_as() -> str | None:
+            backfill = made.api(STATUS, id=launched["backfillId"])["partitionBackfillOrError"]
+            return backfill["status"] if backfill["status"] not in ("REQUESTED", "COMPLETING") else None
+
+        assert wait_for(ended_as, "the backfill ends", 400) == "COMPLETED_SUCCESS"
+        told("the backfill has ended")
+        runs = runs_of(made.api)
+        assert {run["runId"] for run in runs if run["status"] != "SUCCESS"} == set(lost)
+        rows = pl.concat([scan_sealed(sealed_generations(there.layout, key)) for key in keys]).collect()
+        assert rows["sample_id"].n_unique() == rows.height == ROWS

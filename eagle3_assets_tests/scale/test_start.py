@@ -1,13 +1,16 @@
 """How ``deploy/ray/start`` reads its settings: the programs it would start are replaced by one that shows them."""
 
 import os
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from eagle3_assets_tests.scale.cluster import DEPLOY
+from eagle3_assets_tests.scale.cluster import BIN, DEPLOY, instance_yaml, needed, postgres, wait_for
+from eagle3_assets_tests.served import free_port
 
 pytestmark = pytest.mark.scale
 
@@ -31,6 +34,10 @@ def start(settings: Path, *arguments: str, **more: str) -> subprocess.CompletedP
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+def runs(daemon: int) -> bool:
+    return Path(f"/proc/{daemon}").exists()
+
+
 def test_settings_reach_what_is_started_as_they_are_written(started: Path) -> None:
     done = start(started, "worker", "--num-cpus", "3", LAST="won")
     assert done.returncode == 0, done.stderr
@@ -46,6 +53,72 @@ def test_jobs_wait_for_room_as_long_as_dagster_does(started: Path) -> None:
     shown = start(started, "head").stdout.splitlines()
     assert f"RAY_JOB_START_TIMEOUT_SECONDS={watching['start_timeout_seconds']}" in shown
     assert "RAY_JOB_START_TIMEOUT_SECONDS=5" in start(started, "head", RAY_JOB_START_TIMEOUT_SECONDS="5").stdout
+
+
+def test_the_daemon_runs_while_the_head_answers(started: Path) -> None:
+    told = started.with_name("told")
+    for name, does in (("python", "exit 0"), ("dagster-daemon", f"echo $$ >>{told}\nexec sleep 60")):
+        started.with_name(name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        started.with_name(name).chmod(0o755)
+
+    def daemons() -> list[int]:
+        return [int(line) for line in told.read_text(encoding="utf-8").split()] if told.exists() else []
+
+    port = free_port()
+    jobs = f"http://127.0.0.1:{port}"
+    environment = {"PATH": os.environ["PATH"], "EAGLE3_CLUSTER": str(started), "EAGLE3_RAY_JOBS": jobs}
+    command = [str(DEPLOY / "ray" / "start"), "daemon"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(3)
+        assert daemons() == []  # there is no head yet
+        for times in (1, 2):
+            with socket.create_server(("127.0.0.1", port), backlog=100):
+                wait_for(lambda: len(daemons()) == times, "the daemon runs", 20)  # noqa: B023 - called at once
+            wait_for(lambda: not runs(daemons()[-1]), "the daemon ends with the head", 20)
+        assert process.poll() is None
+        with socket.create_server(("127.0.0.1", port), backlog=100):
+            wait_for(lambda: len(daemons()) == 3, "the daemon runs", 20)
+            process.terminate()
+            assert process.wait(20) == 143 and not runs(daemons()[-1])
+        assert process.stderr and process.stderr.read().count(f"Ray's head does not answer at {jobs}") == 2
+
+
+def test_a_daemon_that_fails_ends_what_started_it(started: Path) -> None:
+    for name, does in (("python", "exit 0"), ("dagster-daemon", "exit 3")):
+        started.with_name(name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        started.with_name(name).chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as head:
+        jobs = f"http://127.0.0.1:{head.getsockname()[1]}"
+        assert start(started, "daemon", EAGLE3_RAY_JOBS=jobs).returncode == 3
+
+
+def test_the_pool_is_known_before_the_daemon_runs_and_has_the_limit_of_now(started: Path, tmp_path: Path) -> None:
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    look = """import dagster
+storage = dagster.DagsterInstance.get().event_log_storage
+print([(pool.name, pool.limit, pool.from_default) for pool in storage.get_pool_limits()])"""
+    for name, does in (("python", f'exec {BIN}/python "$@"'), ("dagster-daemon", f"exec {BIN}/python -c '{look}'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    (home := tmp_path / "home").mkdir()
+    with postgres("hunter3") as port, socket.create_server(("127.0.0.1", 0), backlog=100) as head:
+        settings = {
+            "HOST": "127.0.0.1",
+            "PORT": str(port),
+            "USERNAME": "postgres",
+            "PASSWORD": "hunter3",
+            "DB": "postgres",
+        }
+        more = {f"DAGSTER_PG_{name}": value for name, value in settings.items()}
+        more |= {"DAGSTER_HOME": str(home), "EAGLE3_RAY_JOBS": f"http://127.0.0.1:{head.getsockname()[1]}"}
+        for limit in (8, 8, 3):
+            pools = {"pools": {"default_limit": limit, "granularity": "run"}}
+            (home / "dagster.yaml").write_text(
+                instance_yaml(DEPLOY / "postgres" / "dagster.yaml", concurrency=pools), encoding="utf-8"
+            )
+            done = start(started, "daemon", **more)
+            assert done.returncode == 0, done.stderr
+            assert f"[('generation', {limit}, True)]" in done.stdout
 
 
 def test_settings_that_others_may_read_are_refused(started: Path) -> None:
