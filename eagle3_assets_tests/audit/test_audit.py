@@ -727,8 +727,9 @@ def test_the_text_fits_its_terminal_with_what_is_broken_first(columns: int, tmp_
 
 @pytest.mark.parametrize("name", ["o.jsonl.gz", "o.jsonl"])
 def test_a_file_that_decode_does_not_take_is_gone_on_with_by_its_findings(name: str, tmp_path: Path) -> None:
-    row = reply("bad", BROKEN)
-    path = write(tmp_path / name, {"id": row.pop("sample_id"), **row})  # another name than the interchange format's
+    ids = [*T, *BROKEN]
+    row = {"sample_id": "bad", "input_ids": ids, "loss_mask": [int(place >= len(T)) for place in range(len(ids))]}
+    path = write(tmp_path / name, row | {"finish_type": "stop", "matched_stop": str(STOP)})
     shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
     assert f"All that was found: eagle3-assets audit {path} --json" in " ".join(shown.split())
 
