@@ -3,11 +3,13 @@
     {"sample_id": "c17-1-0", "output_ids": [9906, 163586], "completion_tokens": 2}
 
 What a line must hold:
-- ``sample_id``: a string that is not blank; a whole number is taken as its digits.
-- ``output_ids``: a list of whole numbers from 0 to 2**31 - 1. An empty list is read: whether it may be is for the laws.
+- ``sample_id`` (or ``id``): a string that is not blank; a whole number is taken as its digits.
+- ``output_ids`` (or ``token_ids``): a list of whole numbers from 0 to 2**31 - 1. An empty list is read: whether it may
+  be is for the laws.
 - ``completion_tokens``: optional, a whole number in the same range; null or absent where the engine did not say.
-- ``prompt_ids``: optional, a list like ``output_ids``; null is the same as absent.
-- Any further keys are kept as they are.
+- ``prompt_ids`` (or ``prompt_token_ids``): optional, a list like ``output_ids``; null is the same as absent.
+- Any further keys are kept as they are. Of two names of one thing the first counts that is not null, and it is written
+  under the first.
 
 The file is UTF-8, with or without a byte order mark; lines end with LF or CRLF; blank lines are skipped. JSON is meant
 strictly (``strict_json``): no NaN or Infinity, no key twice in an object, no nesting without end. Halves of surrogate
@@ -20,7 +22,7 @@ What belongs here: reading, writing, and what makes a line unreadable. Not here:
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +38,12 @@ MAX_LINE_BYTES = 64 << 20
 STORABLE = range(MAX_ID + 1)
 """Ids and counts of this format."""
 
-NAMED_KEYS = ("sample_id", "output_ids", "completion_tokens", "prompt_ids")
+NAME_KEYS = ("sample_id", "id")
+OUTPUT_KEYS = ("output_ids", "token_ids")
+PROMPT_KEYS = ("prompt_ids", "prompt_token_ids")
+"""Names under which tools record the same, this format's own first."""
+
+NAMED_KEYS = (NAME_KEYS[0], OUTPUT_KEYS[0], "completion_tokens", PROMPT_KEYS[0])
 
 
 class InterchangeError(Exception):
@@ -127,7 +134,8 @@ def encode_record(record: Record) -> bytes:
     }
     if record.prompt_ids is not None:
         line["prompt_ids"] = record.prompt_ids
-    shadowing = [key for key in record.extra if key in NAMED_KEYS]
+    named = {*NAMED_KEYS, *(PROMPT_KEYS if record.prompt_ids is None else ())}
+    shadowing = [key for key in record.extra if key in named]
     if shadowing:
         raise InterchangeError(f"record {record.sample_id!r}: {shadowing[0]!r} is no further key")
     if not isinstance(record.sample_id, str):
@@ -237,28 +245,31 @@ def json_object(line: bytes, *, non_finite: bool = False) -> dict[str, Any]:
 
 
 def _record_of(line: Mapping[str, Any]) -> Record:
-    sample_id = _sample_id(line)
+    name, output, prompt = (_said_as(keys, line) for keys in (NAME_KEYS, OUTPUT_KEYS, PROMPT_KEYS))
+    if name not in line:
+        raise LineFaultError(f"has no {' (or '.join(NAME_KEYS)})")
+    sample_id = name_of(name, line[name])
     try:
-        if "output_ids" not in line:
-            raise LineFaultError("has no output_ids")
+        if output not in line:
+            raise LineFaultError(f"has no {' (or '.join(OUTPUT_KEYS)})")
         count = line.get("completion_tokens")
         if count is not None:
             check_number("completion_tokens", count)
-        check_ids("output_ids", line["output_ids"])
-        prompt_ids = line.get("prompt_ids")
+        check_ids(output, line[output])
+        prompt_ids = line.get(prompt)
         if prompt_ids is not None:
-            check_ids("prompt_ids", prompt_ids)
+            check_ids(prompt, prompt_ids)
     except LineFaultError as fault:
         fault.sample_id = sample_id
         raise
-    extra = {key: value for key, value in line.items() if key not in NAMED_KEYS}
-    return Record(sample_id, line["output_ids"], count, prompt_ids, extra)
+    extra = {k: v for k, v in line.items() if k not in (*NAMED_KEYS, name, output, prompt)}
+    return Record(sample_id, line[output], count, prompt_ids, extra)
 
 
-def _sample_id(line: Mapping[str, Any]) -> str:
-    if "sample_id" not in line:
-        raise LineFaultError("has no sample_id")
-    return name_of("sample_id", line["sample_id"])
+def _said_as(keys: Sequence[str], line: Mapping[str, Any]) -> str:
+    """The first of these names under which a line says something, else the first that it has, else the first."""
+    present = [key for key in keys if key in line]
+    return next((key for key in present if line[key] is not None), (*present, *keys)[0])
 
 
 def name_of(key: str, value: object) -> str:

@@ -108,8 +108,10 @@ def test_blank_lines_marks_and_line_ends_do_not_matter_but_count() -> None:
         (b'{"x": -Infinity}\n', "-Infinity is no JSON number"),
         (b'{"x": 1e999}\n', "no float can hold"),
         (b'{"sample_id":"s","output_ids":[1],"output_ids":[2],"completion_tokens":1}\n', "the key 'output_ids' twice"),
-        (b"{}\n", "has no sample_id"),
-        (b'{"sample_id":"s"}\n', "has no output_ids"),
+        (b"{}\n", "has no sample_id (or id)"),
+        (b'{"sample_id":"s"}\n', "has no output_ids (or token_ids)"),
+        (b'{"id":"s","token_ids":[-1]}\n', "token_ids[0] is -1, not between"),
+        (b'{"id":""}\n', "id is empty"),
         (line(sample_id=None), "sample_id is null, not a string"),
         (line(sample_id=True), "sample_id is true, not a string"),
         (line(sample_id=1.5), "sample_id is 1.5, not a string"),
@@ -140,6 +142,18 @@ def test_a_refusal_names_the_sample_where_the_line_does_and_does_not_stop_the_re
     rows = read(line(sample_id="bad", output_ids=[-1]) + b"nonsense\n" + line(sample_id="good"))
     assert [(type(row), row.line) for row in rows] == [(Refusal, 1), (Refusal, 2), (Row, 3)]
     assert [row.sample_id for row in rows if isinstance(row, Refusal)] == ["bad", None]
+
+
+def test_the_names_of_other_tools_are_read_and_written_as_ours() -> None:
+    (row,) = read(b'{"id":7,"sample_id":null,"token_ids":[1],"prompt_token_ids":[2],"x":3}\n')
+    assert isinstance(row, Row)
+    assert row.record == Record("7", [1], None, [2], {"x": 3})
+    assert encode_record(row.record).startswith(b'{"sample_id":"7","output_ids":[1],')
+    (ours,) = read(line(id="other", token_ids=[9]))
+    assert isinstance(ours, Row)
+    assert ours.record == Record("s", [1, 2], 2, None, {"id": "other", "token_ids": [9]})
+    with pytest.raises(InterchangeError, match="'prompt_token_ids' is no further key"):
+        encode_record(Record("s", [1], None, None, {"prompt_token_ids": [1]}))
 
 
 def test_a_number_as_sample_id_becomes_its_digits_and_null_counts_as_not_said() -> None:

@@ -15,7 +15,15 @@ import polars as pl
 from eagle3_assets import strict_json
 from eagle3_assets.config import Sampling
 from eagle3_assets.identity import canonical_json
-from eagle3_assets.interchange import LineFaultError, check_number, name_of, shown
+from eagle3_assets.interchange import (
+    NAME_KEYS,
+    OUTPUT_KEYS,
+    PROMPT_KEYS,
+    LineFaultError,
+    check_number,
+    name_of,
+    shown,
+)
 from eagle3_assets.strict_json import EXACT, StrictJsonError, whole
 from eagle3_assets.tokens.batch import FAILED, REFUSED, STOPPED
 from eagle3_assets.tokens.columns import HUGE_ID
@@ -49,10 +57,6 @@ _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 FOREIGN_ROWS = pl.Schema(_COLUMNS)
 """What a line can say, in the contract's names; ids in more bits than the contract's own."""
-
-NAME_KEYS = ("sample_id", "id")
-OUTPUT_KEYS = ("output_ids", "token_ids")
-PROMPT_KEYS = ("prompt_ids", "prompt_token_ids")
 
 WITHOUT_OUTPUT = (FAILED, REFUSED)
 """What this pipeline's ``status`` says of a row that has no output; what other tools mean by such a key is theirs."""

@@ -20,9 +20,6 @@ from eagle3_assets.audit.chat_dumps import Json, chat_turns
 from eagle3_assets.audit.rows import (
     DENIED_OUTPUT,
     FOREIGN_ROWS,
-    NAME_KEYS,
-    OUTPUT_KEYS,
-    PROMPT_KEYS,
     WITHOUT_OUTPUT,
     contract_row,
     sample_name,
@@ -31,6 +28,9 @@ from eagle3_assets.contract import RAW_GENERATIONS
 from eagle3_assets.frames import batches
 from eagle3_assets.interchange import (
     MAX_LINE_BYTES,
+    NAME_KEYS,
+    OUTPUT_KEYS,
+    PROMPT_KEYS,
     InterchangeError,
     LineFaultError,
     Refusal,

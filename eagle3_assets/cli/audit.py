@@ -6,6 +6,7 @@ What belongs here: the command, and the target that its options name. Not here: 
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, console, say
 from eagle3_assets.cli.tokenizers import before_loading, vocab_size_beside
 
 if TYPE_CHECKING:
+    from eagle3_assets.config import Eagle3Config
     from eagle3_assets.tokens.context import Context
 
 _EXIT_CODES = {"pass": 0, "warn": 0, "fail": 1, "nothing_judged": 2}
@@ -119,12 +121,25 @@ def _of_config(path: Path, *, trust_remote_code: bool, own_process: bool) -> "Co
     directory = Path(settings.tokenizer or settings.model)
     before_loading(directory, "the config's target", trust=settings.trust_remote_code, own_process=own_process)
     target = load_target(settings)
+    stops = target.profile.stop_ids | _extra_stops(loaded)
     return Context(
-        target.profile,
+        replace(target.profile, stop_ids=stops),
         law_effects=loaded.law_effects,
         tokenizer=target.tokenizer,
         **_FOREIGN,
     )
+
+
+def _extra_stops(config: "Eagle3Config") -> frozenset[int]:
+    """The stop ids that every dataset adds to the target's: which of them a file is of is not known."""
+    sets = [frozenset(dataset.sampling.stop_token_ids) for dataset in config.datasets]
+    common = frozenset.intersection(*sets)
+    if some := frozenset.union(*sets) - common:
+        say(
+            f"stop ids of some datasets alone, {', '.join(map(str, sorted(some)))}, count in rows that record them in"
+            " their sampling_params; for rows that do not, give a config with their dataset alone"
+        )
+    return common
 
 
 def _of_tokenizer(directory: Path, profile: str | None, *, trust_remote_code: bool, own_process: bool) -> "Context":

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -650,21 +651,47 @@ def test_a_tokenizer_adds_laws_and_text(tmp_path: Path, audit: Audit, tokenizer_
     assert "assistant<|im_middle|><think>a</think> ⟦b⟧" in shown.stdout
 
 
-def test_a_config_gives_target_and_effects(tmp_path: Path, audit: Audit, tokenizer_directory: Path) -> None:
+@pytest.fixture
+def configured(tmp_path: Path, tokenizer_directory: Path) -> Callable[..., tuple[str, str]]:
+    """Options that name a config of these datasets, each with what its sampling says."""
     (tokenizer_directory / "config.json").write_text(
         json.dumps({"vocab_size": kimi.VOCAB_SIZE, "max_position_embeddings": 4096, "eos_token_id": [STOP, kimi.EOS]})
     )
-    config = tmp_path / "eagle3.yaml"
-    text = f"""
-target: {{model: {tokenizer_directory}, chat_template: template.jinja}}
-law_effects: {{reasoning_closed: warn}}
-datasets:
-  - {{name: d, source: prompts.jsonl}}
-"""
-    config.write_text(text)
     (tmp_path / "template.jinja").write_text("{{ messages[0].content }}")
     (tmp_path / "prompts.jsonl").write_text("{}\n")
-    answered = audit(write(tmp_path / "o.jsonl", reply("s", [A, B, C, STOP])), options=("--config", str(config)))
+
+    def write_config(**samplings: dict[str, Any]) -> tuple[str, str]:
+        settings = {
+            "target": {"model": str(tokenizer_directory), "chat_template": "template.jinja"},
+            "law_effects": {"reasoning_closed": "warn"},
+            "datasets": [
+                {"name": name, "source": "prompts.jsonl", "sampling": said} for name, said in samplings.items()
+            ],
+        }
+        (tmp_path / "eagle3.yaml").write_text(json.dumps(settings))  # which is YAML, too
+        return "--config", str(tmp_path / "eagle3.yaml")
+
+    return write_config
+
+
+def test_a_config_gives_the_stop_ids_that_its_datasets_add(
+    tmp_path: Path, audit: Audit, configured: Callable[..., tuple[str, str]]
+) -> None:
+    row = {"sample_id": "s", "output_ids": [A, END, B, C], "finish_type": "stop", "matched_stop": str(C)}
+    file = write(tmp_path / "o.jsonl", row)
+    assert audit(file, options=configured(d={})).only["findings"] == {"s": {"stop_token_last": "error"}}
+    extra = {"stop_token_ids": [C]}
+    answered = audit(file, options=configured(d=extra, e=extra))
+    assert (answered.only["findings"], "stop ids of some" in answered.stderr) == ({}, False)
+    answered = audit(file, options=configured(d=extra, e={}))
+    assert answered.only["findings"] == {"s": {"stop_token_last": "error"}}
+    assert f"stop ids of some datasets alone, {C}, count in rows that record them" in answered.stderr
+
+
+def test_a_config_gives_target_and_effects(
+    tmp_path: Path, audit: Audit, configured: Callable[..., tuple[str, str]]
+) -> None:
+    answered = audit(write(tmp_path / "o.jsonl", reply("s", [A, B, C, STOP])), options=configured(d={}))
     assert answered.exit_code == 0
     assert answered.only["findings"] == {"s": {"reasoning_closed": "warning"}}
     assert by_name(answered.only)["reasoning_closed"]["effect"] == "warn"
@@ -700,8 +727,9 @@ def test_the_text_fits_its_terminal_with_what_is_broken_first(columns: int, tmp_
 
 @pytest.mark.parametrize("name", ["o.jsonl.gz", "o.jsonl"])
 def test_a_file_that_decode_does_not_take_is_gone_on_with_by_its_findings(name: str, tmp_path: Path) -> None:
-    row = reply("bad", BROKEN)
-    path = write(tmp_path / name, {"id": row.pop("sample_id"), **row})  # another name than the interchange format's
+    ids = [*T, *BROKEN]
+    row = {"sample_id": "bad", "input_ids": ids, "loss_mask": [int(place >= len(T)) for place in range(len(ids))]}
+    path = write(tmp_path / name, row | {"finish_type": "stop", "matched_stop": str(STOP)})
     shown = CliRunner().invoke(app, ["audit", str(path), "--profile", "kimi"]).stdout
     assert f"All that was found: eagle3-assets audit {path} --json" in " ".join(shown.split())
 
