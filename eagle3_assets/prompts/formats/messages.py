@@ -4,16 +4,18 @@ What belongs here: roles, contents, calls and results, whatever format names the
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.reasoning import separated
 from eagle3_assets.prompts.formats.row_keys import HOLDERS, Said, held, holds_objects, unread
-from eagle3_assets.prompts.formats.tools import tools
+from eagle3_assets.prompts.formats.tools import names_declared_twice, tools
 from eagle3_assets.prompts.formats.values import (
     first,
     from_text,
@@ -26,6 +28,7 @@ from eagle3_assets.prompts.formats.values import (
     says_nothing,
     text,
 )
+from eagle3_assets.prompts.written_calls import is_react_step
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.safe_text import quoted
 
@@ -39,6 +42,8 @@ ROLES = {
 }
 SPEAKS = {"role", "from"}
 """Keys of a message that say who speaks."""
+TRAJECTORY = "trajectory"
+"""An agent's conversation where it is a list of messages; SWE-agent's own files have steps in it."""
 IDS = ("id", "conversation_id", "uuid", "prompt_id")
 MAX_ID = 500
 """Characters; every row, log line and journal record of a sample carries its id."""
@@ -111,6 +116,13 @@ def dialogue(
     if declared is None and any("tool_calls" in message for message in messages):
         caller = "history" if any("tool_calls" in message for message in asked) else "answer"
         noted.append(f"the {caller} has tool calls, and no tools are declared")
+    if twice := names_declared_twice(declared or ()):
+        noted.append(f"several tools are named {', '.join(map(quoted, twice[:3]))}, and differ: all are declared")
+    noted += [
+        f"message {i}: `Action:` and `Action Input:` may be a call written as text, all of it stays in the content"
+        for i, message in enumerate(asked, start=1)
+        if message["role"] == "assistant" and is_react_step(message["content"])
+    ][:1]
     if any(message["role"] == "system" and _lists_tools(message["content"]) for message in asked):
         again = "none are declared" if declared is None else "the template shows the declared ones once more"
         noted.append(f"the system prompt lists tools as text, and {again}")
@@ -223,8 +235,14 @@ def source_id(row: Json) -> str | None:
         given = given.astimezone(UTC)  # a machine's own table of time zones shall not name a row
     if isinstance(given, date):
         given = given.isoformat()
+    if isinstance(given, float) and math.isnan(given):
+        raise RefusedRowError(
+            "`id` is NaN, which is not a number but pandas' word for one that is missing: write null there, or leave"
+            " the ids out with the dataset's `ignore_keys`; a row without one gets an id by its content"
+        )
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise RefusedRowError(f"`id` must be a string or a whole number, not {kind(given)}")
+        found = repr(given) if isinstance(given, float) else kind(given)
+        raise RefusedRowError(f"`id` must be a string or a whole number, not {found}")
     found = str(given).strip()
     if not found or not found.isprintable():
         raise RefusedRowError(f"`id` must be printable text, not {quoted(found)}")
@@ -270,8 +288,13 @@ def is_message_list(value: Any) -> bool:  # noqa: ANN401 - parsed JSON
     return isinstance(first_turn, dict) and bool(SPEAKS & first_turn.keys())
 
 
-def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
+def message(given: Any, where: str, keys: Mapping[str, str] = MappingProxyType({})) -> Json:  # noqa: ANN401 - parsed JSON
     """One message of OpenAI's shape in its normal form.
+
+    Args:
+        given: the message.
+        where: its place, for refusals.
+        keys: what the row calls ``content`` and ``tool_calls`` where it has another name for them.
 
     Raises:
         RefusedRowError: with the key that is wrong and what is allowed there.
@@ -283,10 +306,11 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         raise RefusedRowError(f"`{where}.role` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     role = ROLES[spelled]
     no_media(given, f"{where}.")
-    calls = _calls(given, where)
-    said = content(given.get("content"), f"{where}.content", result=role == "tool")
+    calls = _calls(given, where, keys.get("tool_calls"))
+    spoken = keys.get("content", "content")
+    said = content(given.get("content"), f"{where}.{spoken}", result=role == "tool")
     if said is None and not calls:
-        raise RefusedRowError(f"`{where}.content` is missing")
+        raise RefusedRowError(f"`{where}.{spoken}` is missing")
     normal: Json = {"role": role, "content": said or ""}
     reasoning = only_one(given, REASONING, f"{where}.")
     if reasoning is not None and text(reasoning, f"{where}.reasoning_content") is not None:
@@ -301,7 +325,7 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     for key, value in (("name", given.get("name")), ("tool_call_id", _answered_call(given, where))):
         if value is not None and value != "":
             normal[key] = _text_or_number(value, f"{where}.{key}")
-    _nothing_unsaid(given, normal, where)
+    _nothing_unsaid(given, normal, where, spoken)
     return normal
 
 
@@ -321,7 +345,7 @@ def _answered_call(given: Json, where: str) -> Any:  # noqa: ANN401 - parsed JSO
     return only_one({**given, "tool_call_ids": several[0]}, ("tool_call_id", "tool_call_ids"), f"{where}.")
 
 
-def _nothing_unsaid(given: Json, normal: Json, where: str) -> None:
+def _nothing_unsaid(given: Json, normal: Json, where: str, spoken: str) -> None:
     """Refuses text under other keys that the message itself has not.
 
     SWE-agent writes a message's ``thought`` and ``action`` beside it once more; a call is an action in other words.
@@ -330,10 +354,10 @@ def _nothing_unsaid(given: Json, normal: Json, where: str) -> None:
     for key in lost(given, _READ | _NOTES | _AGENTS):
         if said.has(given[key]) or (key == "action" and "tool_calls" in normal):
             continue
-        ways = {"thought": "as `reasoning_content` or in `content`", "action": "as `tool_calls` or in `content`"}
+        ways = {"thought": f"as `reasoning_content` or in `{spoken}`", "action": f"as `tool_calls` or in `{spoken}`"}
         raise RefusedRowError(
             f"`{where}` has {quoted(key)}, which is not known and would be lost: write it"
-            f" {ways.get(key, 'into `content`')}, or leave it out with the dataset's `ignore_keys`"
+            f" {ways.get(key, f'into `{spoken}`')}, or leave it out with the dataset's `ignore_keys`"
         )
 
 
@@ -418,7 +442,8 @@ def _system(row: Json, messages: list[Json]) -> list[Json]:
     return [] if spoken else [{"role": "system", "content": given}]
 
 
-def _calls(given: Json, where: str) -> list[Json]:
+def _calls(given: Json, where: str, spelled: str | None) -> list[Json]:
+    """The calls of a message; ``spelled`` is the key of a text that is one call or a list of them (ShareGPT)."""
     calls, legacy = given.get("tool_calls"), given.get("function_call")
     if says_nothing(legacy):  # Arrow has it in each message, where one has it
         legacy = None
@@ -432,7 +457,8 @@ def _calls(given: Json, where: str) -> list[Json]:
         return []
     if not isinstance(calls, list):
         raise RefusedRowError(f"`{where}.tool_calls` is {kind(calls)}, not a list")
-    return [call(item, f"{where}.tool_calls[{i}]") for i, item in enumerate(calls)]
+    place = f"{where}.{spelled or 'tool_calls'}"
+    return [call(item, f"{place}[{i}]" if len(calls) > 1 or not spelled else place) for i, item in enumerate(calls)]
 
 
 def _are_parts(items: list[Any]) -> bool:
