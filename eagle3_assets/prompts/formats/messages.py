@@ -5,20 +5,20 @@ What belongs here: roles, contents, calls and results, whatever format names the
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.reasoning import separated
 from eagle3_assets.prompts.formats.row_keys import HOLDERS, Said, held, holds_objects, unread
-from eagle3_assets.prompts.formats.tools import names_declared_twice, tools
+from eagle3_assets.prompts.formats.tools import names_declared_twice, rendered_tools, same_tools, tools
 from eagle3_assets.prompts.formats.values import (
     first,
     from_text,
+    from_text_or_python,
     kind,
     lost,
     name,
@@ -32,6 +32,8 @@ from eagle3_assets.prompts.written_calls import is_react_step
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.safe_text import quoted
 
+CALL = "call"
+"""The role of an assistant's turn that is nothing but calls, as text."""
 ROLES = {
     "system": "system",
     "developer": "system",  # OpenAI's later name for it, which few templates know
@@ -39,6 +41,8 @@ ROLES = {
     "assistant": "assistant",
     "tool": "tool",
     "function": "tool",  # from before there were several calls
+    "tool_call": CALL,  # Toucan, ms-swift
+    "tool_response": "tool",
 }
 SPEAKS = {"role", "from"}
 """Keys of a message that say who speaks."""
@@ -111,7 +115,7 @@ def dialogue(
         open_calls = message["role"] == "tool" or "tool_calls" in message
     messages = [message for message in messages if message["role"] != "system" or message["content"].strip()]
     messages = [*_system(row, messages), *messages]
-    declared = declared_tools(row)
+    messages, declared = _declared_once(messages, declared_tools(row))
     asked = messages[: answer_at([message["role"] for message in messages])]
     if declared is None and any("tool_calls" in message for message in messages):
         caller = "history" if any("tool_calls" in message for message in asked) else "answer"
@@ -135,6 +139,27 @@ def dialogue(
     return Dialogue(source_id(row), messages, declared, (*noted, *remarks), (*notes, *modes, *beside))
 
 
+def _declared_once(messages: list[Json], declared: list[Json] | None) -> tuple[list[Json], list[Json] | None]:
+    """The messages without a system turn that is nothing but tools in a template's markup, and the tools.
+
+    Raises:
+        RefusedRowError: it declares others than the row does.
+    """
+    kept: list[Json] = []
+    for message in messages:
+        rendered = rendered_tools(message["content"]) if message["role"] == "system" else None
+        if rendered is None:
+            kept.append(message)
+        elif declared is not None and not same_tools(rendered, declared):
+            raise RefusedRowError(
+                "the system turn declares tools in a template's markup, and the row declares others: leave one out with"
+                " the dataset's `ignore_keys`"
+            )
+        else:
+            declared = declared or rendered
+    return kept, declared
+
+
 def _lists_tools(said: str) -> bool:
     """Whether a system prompt declares tools in JSON, as Hermes' and ToolACE's do."""
     return '"parameters"' in said and '"name"' in said
@@ -153,17 +178,32 @@ def history_and_answer(
     Args:
         turns: as the source has them.
         read: gives the message of a turn and its index, or refuses it.
-        role: of a turn, in the normal form; None where it has none that is known.
+        role: of a turn, in the normal form or :data:`CALL`; None where it has none that is known.
     """
     roles = [role(turn) for turn in turns]
-    end = answer_at(roles)
+    end = answer_at(["assistant" if spoken == CALL else spoken for spoken in roles])
     made = [read(turn, i) for i, turn in enumerate(turns[:end])]
     for i, turn in enumerate(turns[end:], start=end):
         try:
             made.append(read(turn, i))
         except RefusedRowError:
             made.append({"role": "assistant", "content": ""})
-    return made
+    return _with_their_calls(made, roles)
+
+
+def _with_their_calls(made: Sequence[Json], roles: Sequence[str | None]) -> list[Json]:
+    """Messages whose calls stand in turns of their own, joined with what the assistant said or called just before.
+
+    They are one turn of a target, and a template would write several.
+    """
+    joined: list[Json] = []
+    for message, role in zip(made, roles, strict=True):
+        if role == CALL and joined and joined[-1]["role"] == "assistant" and "tool_calls" in message:
+            calls = [*joined[-1].get("tool_calls", ()), *message["tool_calls"]]
+            joined[-1] = {**joined[-1], "tool_calls": calls}
+        else:
+            joined.append(message)
+    return joined
 
 
 def unread_of_turns(turns: Sequence[Any], where: str, read: Collection[str] = ()) -> tuple[str, ...]:
@@ -288,13 +328,13 @@ def is_message_list(value: Any) -> bool:  # noqa: ANN401 - parsed JSON
     return isinstance(first_turn, dict) and bool(SPEAKS & first_turn.keys())
 
 
-def message(given: Any, where: str, keys: Mapping[str, str] = MappingProxyType({})) -> Json:  # noqa: ANN401 - parsed JSON
+def message(given: Any, where: str, spoken: str = "content") -> Json:  # noqa: ANN401 - parsed JSON
     """One message of OpenAI's shape in its normal form.
 
     Args:
         given: the message.
         where: its place, for refusals.
-        keys: what the row calls ``content`` and ``tool_calls`` where it has another name for them.
+        spoken: what the row calls its ``content``, for them, too.
 
     Raises:
         RefusedRowError: with the key that is wrong and what is allowed there.
@@ -306,8 +346,12 @@ def message(given: Any, where: str, keys: Mapping[str, str] = MappingProxyType({
         raise RefusedRowError(f"`{where}.role` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     role = ROLES[spelled]
     no_media(given, f"{where}.")
-    calls = _calls(given, where, keys.get("tool_calls"))
-    spoken = keys.get("content", "content")
+    calls = _calls(given, where)
+    if role == CALL:
+        if calls:
+            raise RefusedRowError(f"`{where}` has `tool_calls` beside a call in its text")
+        role, calls = "assistant", _called(given.get("content"), f"{where}.{spoken}")
+        given = {**given, "content": None}
     said = content(given.get("content"), f"{where}.{spoken}", result=role == "tool")
     if said is None and not calls:
         raise RefusedRowError(f"`{where}.{spoken}` is missing")
@@ -442,8 +486,7 @@ def _system(row: Json, messages: list[Json]) -> list[Json]:
     return [] if spoken else [{"role": "system", "content": given}]
 
 
-def _calls(given: Json, where: str, spelled: str | None) -> list[Json]:
-    """The calls of a message; ``spelled`` is the key of a text that is one call or a list of them (ShareGPT)."""
+def _calls(given: Json, where: str) -> list[Json]:
     calls, legacy = given.get("tool_calls"), given.get("function_call")
     if says_nothing(legacy):  # Arrow has it in each message, where one has it
         legacy = None
@@ -457,8 +500,17 @@ def _calls(given: Json, where: str, spelled: str | None) -> list[Json]:
         return []
     if not isinstance(calls, list):
         raise RefusedRowError(f"`{where}.tool_calls` is {kind(calls)}, not a list")
-    place = f"{where}.{spelled or 'tool_calls'}"
-    return [call(item, f"{place}[{i}]" if len(calls) > 1 or not spelled else place) for i, item in enumerate(calls)]
+    return [call(item, f"{where}.tool_calls[{i}]") for i, item in enumerate(calls)]
+
+
+def _called(value: Any, where: str) -> list[Json]:  # noqa: ANN401 - parsed JSON
+    """The calls of a turn that is nothing else: one, or a list of them."""
+    written = from_text_or_python(value, where) if value else None
+    if written is None or written == []:
+        raise RefusedRowError(f"`{where}` is missing: there is no call in it")
+    if isinstance(written, list):
+        return [call(item, f"{where}[{i}]") for i, item in enumerate(written)]
+    return [call(written, where)]
 
 
 def _are_parts(items: list[Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import (
+    CALL,
     TRAJECTORY,
     dialogue,
     history_and_answer,
@@ -19,11 +20,10 @@ from eagle3_assets.prompts.formats.messages import (
     message_list,
     unread_of_turns,
 )
-from eagle3_assets.prompts.formats.values import first, from_text, kind, object_row, only_one
+from eagle3_assets.prompts.formats.values import first, kind, object_row, only_one
 from eagle3_assets.tokens.safe_text import quoted
 
 KEYS = ("conversations", "conversation")
-CALL = "call"
 SPELLINGS = {
     "system": ("system", "developer"),
     "user": ("human", "user", "prompter"),
@@ -57,8 +57,7 @@ def normal_messages(row: Json) -> list[Json]:
     """The row's turns as messages in their normal form."""
 
     def role(turn: Any) -> str | None:  # noqa: ANN401 - parsed JSON
-        found = ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
-        return "assistant" if found == CALL else found
+        return ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
 
     key, turns = _turns(row)
     return history_and_answer(turns, lambda turn, i: _message(turn, f"{key}[{i}]"), role)
@@ -83,16 +82,11 @@ def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     spelled = only_one(turn, ("from", "role", "user"), f"{where}.")
     role = ROLES.get(_spelled(turn))
     if role is None:
-        raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(ROLES)}")
+        key = next((key for key in ("from", "role", "user") if turn.get(key) is not None), "from")
+        raise RefusedRowError(f"`{where}.{key}` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     said = ("value", "content", "text", *(_SYSTEM if role == "system" else ()))
     value = only_one(turn, said, f"{where}.")
     # A refusal names the key that the row has.
     spelled = next((key for key in said if turn.get(key) is not None), "value" if "from" in turn else "content")
     others = {key: item for key, item in turn.items() if key not in (*_SPOKEN, *said)}
-    if role != CALL:
-        return message({**others, "role": role, "content": value}, where, {"content": spelled})
-    if value is None or value == "":
-        raise RefusedRowError(f"`{where}.{spelled}` is missing: there is no call in it")
-    calls = from_text(value, f"{where}.{spelled}")
-    called = {"role": "assistant", "content": None, "tool_calls": calls if isinstance(calls, list) else [calls]}
-    return message(others | called, where, {"content": spelled, "tool_calls": spelled})
+    return message({**others, "role": "tool_call" if role == CALL else role, "content": value}, where, spelled)

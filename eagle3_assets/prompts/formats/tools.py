@@ -9,6 +9,7 @@ xLAM's parameters without a schema around them; lists of parameters with their n
 of these as JSON text. A tool never goes without the parameters that it has: under a key nobody knows they are refused.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -74,6 +75,23 @@ def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed
                 raise RefusedRowError(f"`{place}` has {quoted(others[0])} beside functions; only these are supported")
             found += tools(declared, f"{place}.function_declarations") or []
     return [tool for i, tool in enumerate(found) if tool not in found[:i]] or None
+
+
+_RENDERED = re.compile(r"\s*<\|im_system\|>tool_declare<\|im_middle\|>(.*?)(?:<\|im_end\|>)?\s*", re.DOTALL)
+
+
+def rendered_tools(said: str) -> list[Json] | None:
+    """The tools of a system prompt that is nothing but Kimi's markup of them (Toucan); None for any other text."""
+    found = _RENDERED.fullmatch(said)
+    try:
+        return tools(found[1], "system") if found else None
+    except RefusedRowError:
+        return None
+
+
+def same_tools(some: Sequence[Json], others: Sequence[Json]) -> bool:
+    """Whether both declare the same tools, in whatever order."""
+    return len(some) == len(others) and all(tool in others for tool in some)
 
 
 def names_declared_twice(declared: Sequence[Json]) -> list[str]:
