@@ -252,6 +252,10 @@ def test_the_environment_names_the_config_and_the_demo_is_the_default(
             "datasets[0].refused_limit: input should be less than or equal to 1",
         ),
         (
+            "target: {model: m}\ndatasets: [{name: a, source: s, system_prompt: ' '}]",
+            "datasets[0].system_prompt: must be a text that says something; leave it out for none, not ' '",
+        ),
+        (
             "target: {model: m}\ndatasets: [{name: a, source: s, max_prompt_tokens: 0}]",
             "datasets[0].max_prompt_tokens: input should be greater than or equal to 1",
         ),

@@ -192,9 +192,7 @@ class Dataset(Settings):
     turns: Turns = Field(
         "last", description="Which assistant turns to generate, each with the source's turns before it."
     )
-    system_prompt: str | None = Field(
-        None, min_length=1, description="Put first in a conversation that has no system message."
-    )
+    system_prompt: str | None = Field(None, description="Put first in a conversation that has no system message.")
     max_prompt_tokens: StrictInt | None = Field(
         None, ge=1, description="A longer prompt is refused with its length and never sent; nothing is ever cut."
     )
@@ -214,6 +212,13 @@ class Dataset(Settings):
         0.01, ge=0.0, le=1.0, description="Share of quarantined rows above which it is refused."
     )
     coverage: Number = Field(1.0, ge=0.0, le=1.0, description="Least share of sent prompts that must have an output.")
+
+    @field_validator("system_prompt")
+    @classmethod
+    def _says_something(cls, value: str | None) -> str | None:
+        if value is not None and not value.strip():
+            raise ValueError("must be a text that says something; leave it out for none")
+        return value
 
     @field_validator("name")
     @classmethod

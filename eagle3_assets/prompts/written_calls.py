@@ -42,6 +42,17 @@ _PYTHON_CALLS = re.compile(rf"\s*\[\s*{_PYTHON_CALL}(?:\s*,\s*{_PYTHON_CALL})*\s
 _RESULT = re.compile(r"\s*<tool_response>.*</tool_response>\s*", re.DOTALL)
 
 
+_REACT = re.compile(r"^[ \t]*\**Action[ \t]*\d*\**[ \t]*:.*\n\s*\**Action Input[ \t]*\d*\**[ \t]*:", re.MULTILINE)
+
+
+def is_react_step(text: str) -> bool:
+    """Whether an assistant's text has a call in ReAct's words, ``Action:`` and ``Action Input:``.
+
+    These are no markup of a model's but what a system prompt asks for, so that such a turn may well be meant.
+    """
+    return "Action Input" in text and bool(_REACT.search(_CODE.sub("", text)))
+
+
 def first_written_call(messages: Sequence[Json], tools: Iterable[str] = ()) -> str | None:
     """Says where a history has a call, or its result, as text; None where it has none.
 

@@ -45,7 +45,29 @@ def test_whole_numbers_that_came_as_floats_are_ids(tmp_path: Path) -> None:
     assert found.rows["conversation_id"].to_list() == ["1", "2"]
     assert [row.reason for row in found.refused] == [
         "its id '2' is source.jsonl:2's already",
-        *["`id` must be a string or a whole number, not a number"] * 2,
+        *[f"`id` must be a string or a whole number, not {given}" for given in ("0.5", "1e+300")],
+    ]
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_times_that_differ_by_nanoseconds_are_ids_that_differ(tmp_path: Path, zone: str | None) -> None:
+    """Python's own times end at microseconds, and the ids of both rows would be one."""
+    one = 1_740_832_200_000_000_000
+    times = pl.Series("id", [one, one + 1_000, one + 1_001, -1], pl.Datetime("ns")).dt.replace_time_zone("UTC")
+    times = times.dt.convert_time_zone(zone) if zone else times.dt.replace_time_zone(None)
+    rows = pl.DataFrame({"id": times, "prompt": ["a", "b", "c", "d"]})
+    rows.write_parquet(tmp_path / "a.parquet")
+    found = read(Dataset(name="d", source=str(tmp_path / "a.parquet")))
+    suffix = "+00:00" if zone else ""
+    assert found.refused == ()
+    assert found.rows["conversation_id"].to_list() == [
+        f"{time}{suffix}"
+        for time in (
+            "2025-03-01T12:30:00",
+            "2025-03-01T12:30:00.000001",
+            "2025-03-01T12:30:00.000001001",
+            "1969-12-31T23:59:59.999999999",
+        )
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from eagle3_assets.prompts.dialogue import Dialogue, RefusedRowError
+from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats import (
     alpaca,
     glaive,
@@ -20,7 +20,7 @@ from eagle3_assets.prompts.formats import (
     plain,
     sharegpt,
 )
-from eagle3_assets.prompts.formats.messages import SPEAKS
+from eagle3_assets.prompts.formats.messages import SPEAKS, TRAJECTORY, is_message_list
 
 _READERS: dict[str, Callable[[Any], Dialogue]] = {
     "openai": openai.read,
@@ -74,10 +74,21 @@ def read(format: str, row: Any) -> Dialogue:  # noqa: A002, ANN401 - the config'
 
 def _require_one_conversation(row: Any) -> None:  # noqa: ANN401 - parsed JSON
     """Refuses a row that has two conversations which differ."""
-    if not isinstance(row, dict) or not row.get("messages") or not any(row.get(key) for key in sharegpt.KEYS):
+    if not isinstance(row, dict):
         return
-    if openai.normal_messages(row) != sharegpt.normal_messages(row):
-        raise RefusedRowError("`messages` and `conversations` are both there and differ")
+    found: list[tuple[str, list[Json]]] = []
+    if row.get("messages"):
+        found.append(("messages", openai.normal_messages(row)))
+    if any(row.get(key) for key in sharegpt.KEYS):
+        found.append(("conversations", sharegpt.normal_messages(row)))
+    if found and is_message_list(row.get(TRAJECTORY)):
+        alone = {TRAJECTORY: row[TRAJECTORY]}
+        found.append((TRAJECTORY, sharegpt.normal_messages(alone)))
+    for key, messages in found[1:]:
+        if messages != found[0][1]:
+            raise RefusedRowError(
+                f"`{found[0][0]}` and `{key}` are both there and differ: leave one out with the dataset's `ignore_keys`"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from eagle3_assets.tokens.safe_text import quoted
 END = "<|endoftext|>"
 CALL, CALL_END = "<functioncall>", "</functioncall>"
 _MARK = re.compile(r"^(USER|ASSISTANT|FUNCTION RESPONSE):", re.MULTILINE)
+_BLANK_LINE = re.compile(r"\n\r?\n\Z")
 _ROLES = {"USER": "user", "ASSISTANT": "assistant", "FUNCTION RESPONSE": "tool"}
 _ANNOUNCED = r"(?:,? with|,? (?:and )?you have) access to the following functions\. Use them if required\s*-?\s*"
 _ANNOUNCES = re.compile(r"access to the following (?:functions|tools)\b", re.IGNORECASE)
@@ -85,7 +86,7 @@ def _turns(chat: str) -> list[Json]:
 
 def _message(role: str, segment: str, *, where: str, last: bool) -> Json:
     said = segment.rstrip()
-    if not last and not said.endswith(END) and not segment.endswith("\n\n"):
+    if not last and not said.endswith(END) and not _BLANK_LINE.search(segment):
         raise RefusedRowError(f"{where} is followed by a role's name on its next line: is it text or a turn?")
     said = said.removesuffix(END).rstrip().removeprefix(" ")
     if END in said:

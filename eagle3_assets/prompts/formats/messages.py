@@ -4,6 +4,7 @@ What belongs here: roles, contents, calls and results, whatever format names the
 """
 
 import json
+import math
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -13,10 +14,11 @@ from uuid import UUID
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.reasoning import separated
 from eagle3_assets.prompts.formats.row_keys import HOLDERS, Said, held, holds_objects, unread
-from eagle3_assets.prompts.formats.tools import tools
+from eagle3_assets.prompts.formats.tools import names_declared_twice, rendered_tools, same_tools, tools
 from eagle3_assets.prompts.formats.values import (
     first,
     from_text,
+    from_text_or_python,
     kind,
     lost,
     name,
@@ -26,9 +28,12 @@ from eagle3_assets.prompts.formats.values import (
     says_nothing,
     text,
 )
+from eagle3_assets.prompts.written_calls import is_react_step
 from eagle3_assets.strict_json import StrictJsonError, parse
 from eagle3_assets.tokens.safe_text import quoted
 
+CALL = "call"
+"""The role of an assistant's turn that is nothing but calls, as text."""
 ROLES = {
     "system": "system",
     "developer": "system",  # OpenAI's later name for it, which few templates know
@@ -36,9 +41,13 @@ ROLES = {
     "assistant": "assistant",
     "tool": "tool",
     "function": "tool",  # from before there were several calls
+    "tool_call": CALL,  # Toucan, ms-swift
+    "tool_response": "tool",
 }
 SPEAKS = {"role", "from"}
 """Keys of a message that say who speaks."""
+TRAJECTORY = "trajectory"
+"""An agent's conversation where it is a list of messages; SWE-agent's own files have steps in it."""
 IDS = ("id", "conversation_id", "uuid", "prompt_id")
 MAX_ID = 500
 """Characters; every row, log line and journal record of a sample carries its id."""
@@ -106,11 +115,18 @@ def dialogue(
         open_calls = message["role"] == "tool" or "tool_calls" in message
     messages = [message for message in messages if message["role"] != "system" or message["content"].strip()]
     messages = [*_system(row, messages), *messages]
-    declared = declared_tools(row)
+    messages, declared = _declared_once(messages, declared_tools(row))
     asked = messages[: answer_at([message["role"] for message in messages])]
     if declared is None and any("tool_calls" in message for message in messages):
         caller = "history" if any("tool_calls" in message for message in asked) else "answer"
         noted.append(f"the {caller} has tool calls, and no tools are declared")
+    if twice := names_declared_twice(declared or ()):
+        noted.append(f"several tools are named {', '.join(map(quoted, twice[:3]))}, and differ: all are declared")
+    noted += [
+        f"message {i}: `Action:` and `Action Input:` may be a call written as text, all of it stays in the content"
+        for i, message in enumerate(asked, start=1)
+        if message["role"] == "assistant" and is_react_step(message["content"])
+    ][:1]
     if any(message["role"] == "system" and _lists_tools(message["content"]) for message in asked):
         again = "none are declared" if declared is None else "the template shows the declared ones once more"
         noted.append(f"the system prompt lists tools as text, and {again}")
@@ -121,6 +137,27 @@ def dialogue(
         if key not in _READ_OF_TEMPLATE and not says_nothing(value)
     )
     return Dialogue(source_id(row), messages, declared, (*noted, *remarks), (*notes, *modes, *beside))
+
+
+def _declared_once(messages: list[Json], declared: list[Json] | None) -> tuple[list[Json], list[Json] | None]:
+    """The messages without a system turn that is nothing but tools in a template's markup, and the tools.
+
+    Raises:
+        RefusedRowError: it declares others than the row does.
+    """
+    kept: list[Json] = []
+    for message in messages:
+        rendered = rendered_tools(message["content"]) if message["role"] == "system" else None
+        if rendered is None:
+            kept.append(message)
+        elif declared is not None and not same_tools(rendered, declared):
+            raise RefusedRowError(
+                "the system turn declares tools in a template's markup, and the row declares others: leave one out with"
+                " the dataset's `ignore_keys`"
+            )
+        else:
+            declared = declared or rendered
+    return kept, declared
 
 
 def _lists_tools(said: str) -> bool:
@@ -141,17 +178,32 @@ def history_and_answer(
     Args:
         turns: as the source has them.
         read: gives the message of a turn and its index, or refuses it.
-        role: of a turn, in the normal form; None where it has none that is known.
+        role: of a turn, in the normal form or :data:`CALL`; None where it has none that is known.
     """
     roles = [role(turn) for turn in turns]
-    end = answer_at(roles)
+    end = answer_at(["assistant" if spoken == CALL else spoken for spoken in roles])
     made = [read(turn, i) for i, turn in enumerate(turns[:end])]
     for i, turn in enumerate(turns[end:], start=end):
         try:
             made.append(read(turn, i))
         except RefusedRowError:
             made.append({"role": "assistant", "content": ""})
-    return made
+    return _with_their_calls(made, roles)
+
+
+def _with_their_calls(made: Sequence[Json], roles: Sequence[str | None]) -> list[Json]:
+    """Messages whose calls stand in turns of their own, joined with what the assistant said or called just before.
+
+    They are one turn of a target, and a template would write several.
+    """
+    joined: list[Json] = []
+    for message, role in zip(made, roles, strict=True):
+        if role == CALL and joined and joined[-1]["role"] == "assistant" and "tool_calls" in message:
+            calls = [*joined[-1].get("tool_calls", ()), *message["tool_calls"]]
+            joined[-1] = {**joined[-1], "tool_calls": calls}
+        else:
+            joined.append(message)
+    return joined
 
 
 def unread_of_turns(turns: Sequence[Any], where: str, read: Collection[str] = ()) -> tuple[str, ...]:
@@ -223,8 +275,14 @@ def source_id(row: Json) -> str | None:
         given = given.astimezone(UTC)  # a machine's own table of time zones shall not name a row
     if isinstance(given, date):
         given = given.isoformat()
+    if isinstance(given, float) and math.isnan(given):
+        raise RefusedRowError(
+            "`id` is NaN, which is not a number but pandas' word for one that is missing: write null there, or leave"
+            " the ids out with the dataset's `ignore_keys`; a row without one gets an id by its content"
+        )
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise RefusedRowError(f"`id` must be a string or a whole number, not {kind(given)}")
+        found = repr(given) if isinstance(given, float) else kind(given)
+        raise RefusedRowError(f"`id` must be a string or a whole number, not {found}")
     found = str(given).strip()
     if not found or not found.isprintable():
         raise RefusedRowError(f"`id` must be printable text, not {quoted(found)}")
@@ -270,8 +328,13 @@ def is_message_list(value: Any) -> bool:  # noqa: ANN401 - parsed JSON
     return isinstance(first_turn, dict) and bool(SPEAKS & first_turn.keys())
 
 
-def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
+def message(given: Any, where: str, spoken: str = "content") -> Json:  # noqa: ANN401 - parsed JSON
     """One message of OpenAI's shape in its normal form.
+
+    Args:
+        given: the message.
+        where: its place, for refusals.
+        spoken: what the row calls its ``content``, for them, too.
 
     Raises:
         RefusedRowError: with the key that is wrong and what is allowed there.
@@ -284,9 +347,14 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     role = ROLES[spelled]
     no_media(given, f"{where}.")
     calls = _calls(given, where)
-    said = content(given.get("content"), f"{where}.content", result=role == "tool")
+    if role == CALL:
+        if calls:
+            raise RefusedRowError(f"`{where}` has `tool_calls` beside a call in its text")
+        role, calls = "assistant", _called(given.get("content"), f"{where}.{spoken}")
+        given = {**given, "content": None}
+    said = content(given.get("content"), f"{where}.{spoken}", result=role == "tool")
     if said is None and not calls:
-        raise RefusedRowError(f"`{where}.content` is missing")
+        raise RefusedRowError(f"`{where}.{spoken}` is missing")
     normal: Json = {"role": role, "content": said or ""}
     reasoning = only_one(given, REASONING, f"{where}.")
     if reasoning is not None and text(reasoning, f"{where}.reasoning_content") is not None:
@@ -301,7 +369,7 @@ def message(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     for key, value in (("name", given.get("name")), ("tool_call_id", _answered_call(given, where))):
         if value is not None and value != "":
             normal[key] = _text_or_number(value, f"{where}.{key}")
-    _nothing_unsaid(given, normal, where)
+    _nothing_unsaid(given, normal, where, spoken)
     return normal
 
 
@@ -321,7 +389,7 @@ def _answered_call(given: Json, where: str) -> Any:  # noqa: ANN401 - parsed JSO
     return only_one({**given, "tool_call_ids": several[0]}, ("tool_call_id", "tool_call_ids"), f"{where}.")
 
 
-def _nothing_unsaid(given: Json, normal: Json, where: str) -> None:
+def _nothing_unsaid(given: Json, normal: Json, where: str, spoken: str) -> None:
     """Refuses text under other keys that the message itself has not.
 
     SWE-agent writes a message's ``thought`` and ``action`` beside it once more; a call is an action in other words.
@@ -330,10 +398,10 @@ def _nothing_unsaid(given: Json, normal: Json, where: str) -> None:
     for key in lost(given, _READ | _NOTES | _AGENTS):
         if said.has(given[key]) or (key == "action" and "tool_calls" in normal):
             continue
-        ways = {"thought": "as `reasoning_content` or in `content`", "action": "as `tool_calls` or in `content`"}
+        ways = {"thought": f"as `reasoning_content` or in `{spoken}`", "action": f"as `tool_calls` or in `{spoken}`"}
         raise RefusedRowError(
             f"`{where}` has {quoted(key)}, which is not known and would be lost: write it"
-            f" {ways.get(key, 'into `content`')}, or leave it out with the dataset's `ignore_keys`"
+            f" {ways.get(key, f'into `{spoken}`')}, or leave it out with the dataset's `ignore_keys`"
         )
 
 
@@ -433,6 +501,16 @@ def _calls(given: Json, where: str) -> list[Json]:
     if not isinstance(calls, list):
         raise RefusedRowError(f"`{where}.tool_calls` is {kind(calls)}, not a list")
     return [call(item, f"{where}.tool_calls[{i}]") for i, item in enumerate(calls)]
+
+
+def _called(value: Any, where: str) -> list[Json]:  # noqa: ANN401 - parsed JSON
+    """The calls of a turn that is nothing else: one, or a list of them."""
+    written = from_text_or_python(value, where) if value else None
+    if written is None or written == []:
+        raise RefusedRowError(f"`{where}` is missing: there is no call in it")
+    if isinstance(written, list):
+        return [call(item, f"{where}[{i}]") for i, item in enumerate(written)]
+    return [call(written, where)]
 
 
 def _are_parts(items: list[Any]) -> bool:

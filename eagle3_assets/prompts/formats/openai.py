@@ -12,6 +12,7 @@ from typing import Any
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import (
     ROLES,
+    TRAJECTORY,
     dialogue,
     history_and_answer,
     is_message_list,
@@ -41,7 +42,8 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     row = object_row(row, "messages")
     key, turns = _turns(row)
     # Another conversation beside these messages is held against them by `formats.read`.
-    other = ("conversations", "conversation") if key == "messages" else ()
+    other = ["conversations", "conversation"] if key == "messages" else []
+    other += [TRAJECTORY] if key == "messages" and is_message_list(row.get(TRAJECTORY)) else []
     listed = [key for key in KEYS if isinstance(row.get(key), list)]
     notes = unread_of_turns(turns, key)
     return dialogue(row, _messages(key, turns), {key, *listed, *other}, notes=notes)

@@ -12,8 +12,9 @@ from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.markup import is_conversation
 from eagle3_assets.prompts.formats.messages import dialogue, is_message_list
 from eagle3_assets.prompts.formats.row_keys import Said
+from eagle3_assets.prompts.formats.sharegpt import KEYS as KEYS_OF_TURNS
 from eagle3_assets.prompts.formats.sharegpt import ROLES
-from eagle3_assets.prompts.formats.values import object_row, text
+from eagle3_assets.prompts.formats.values import first, from_text, object_row, text
 from eagle3_assets.tokens.safe_text import quoted
 
 KEYS = ("prompt", "text", "question", "query", "problem", "input")
@@ -53,10 +54,26 @@ def require_prompt(said: str) -> None:
         raise RefusedRowError(f"the prompt is {quoted(said.strip(), 40)}, which stands for one that is not there")
     if is_message_list(said):
         raise RefusedRowError("the text is a list of messages as JSON, not a prompt: write it as `messages`")
+    if _is_message(said):
+        raise RefusedRowError("the text is a message as JSON, not a prompt: write it into the list `messages`")
     if is_conversation(said):
         raise RefusedRowError(
             f"the text is a conversation in markup ({quoted(said.lstrip(), 40)}), not a prompt: write it as `messages`"
         )
+
+
+def _is_message(said: str) -> bool:
+    """Whether a text is one message as JSON, or a row that holds messages."""
+    try:
+        found = from_text(said, "") if said.lstrip().startswith("{") else None
+    except RefusedRowError:
+        return False
+    if not isinstance(found, dict):
+        return False
+    speaker = first(found, "role", "from")
+    speaks = isinstance(speaker, str) and speaker.strip().lower() in ROLES
+    says = any(key in found for key in ("content", "value", "tool_calls"))
+    return (speaks and says) or any(is_message_list(found.get(key)) for key in ("messages", *KEYS_OF_TURNS))
 
 
 def _require_no_message(row: Json) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import (
+    CALL,
+    TRAJECTORY,
     dialogue,
     history_and_answer,
     is_message_list,
@@ -18,13 +20,10 @@ from eagle3_assets.prompts.formats.messages import (
     message_list,
     unread_of_turns,
 )
-from eagle3_assets.prompts.formats.values import first, from_text, kind, object_row, only_one
+from eagle3_assets.prompts.formats.values import first, kind, object_row, only_one
 from eagle3_assets.tokens.safe_text import quoted
 
 KEYS = ("conversations", "conversation")
-TRAJECTORY = "trajectory"
-"""Read where it is a list of messages and no other conversation is there; SWE-agent's own files have steps in it."""
-CALL = "call"
 SPELLINGS = {
     "system": ("system", "developer"),
     "user": ("human", "user", "prompter"),
@@ -49,16 +48,16 @@ def read(row: Any) -> Dialogue:  # noqa: ANN401 - parsed JSON
     row = object_row(row, KEYS[0])
     key, turns = _turns(row)
     notes = unread_of_turns(turns, key, (*_SPOKEN, *_SYSTEM))
-    # Messages beside them are held against them by `formats.read`.
-    return dialogue(row, normal_messages(row), {*KEYS, key, "messages"}, notes=notes)
+    # Messages and a trajectory beside them are held against them by `formats.read`.
+    beside = ["messages", *([TRAJECTORY] if is_message_list(row.get(TRAJECTORY)) else [])]
+    return dialogue(row, normal_messages(row), {*KEYS, key, *beside}, notes=notes)
 
 
 def normal_messages(row: Json) -> list[Json]:
     """The row's turns as messages in their normal form."""
 
     def role(turn: Any) -> str | None:  # noqa: ANN401 - parsed JSON
-        found = ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
-        return "assistant" if found == CALL else found
+        return ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
 
     key, turns = _turns(row)
     return history_and_answer(turns, lambda turn, i: _message(turn, f"{key}[{i}]"), role)
@@ -83,14 +82,11 @@ def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     spelled = only_one(turn, ("from", "role", "user"), f"{where}.")
     role = ROLES.get(_spelled(turn))
     if role is None:
-        raise RefusedRowError(f"`{where}.from` is {quoted(spelled)}; known: {', '.join(ROLES)}")
+        key = next((key for key in ("from", "role", "user") if turn.get(key) is not None), "from")
+        raise RefusedRowError(f"`{where}.{key}` is {quoted(spelled)}; known: {', '.join(ROLES)}")
     said = ("value", "content", "text", *(_SYSTEM if role == "system" else ()))
     value = only_one(turn, said, f"{where}.")
+    # A refusal names the key that the row has.
+    spelled = next((key for key in said if turn.get(key) is not None), "value" if "from" in turn else "content")
     others = {key: item for key, item in turn.items() if key not in (*_SPOKEN, *said)}
-    if role != CALL:
-        return message({**others, "role": role, "content": value}, where)
-    if value is None or value == "":
-        raise RefusedRowError(f"`{where}.value` is missing: there is no call in it")
-    calls = from_text(value, f"{where}.value")
-    called = {"role": "assistant", "content": None, "tool_calls": calls if isinstance(calls, list) else [calls]}
-    return message(others | called, where)
+    return message({**others, "role": "tool_call" if role == CALL else role, "content": value}, where, spelled)

@@ -9,6 +9,9 @@ xLAM's parameters without a schema around them; lists of parameters with their n
 of these as JSON text. A tool never goes without the parameters that it has: under a key nobody knows they are refused.
 """
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from eagle3_assets.prompts.dialogue import Json, RefusedRowError
@@ -26,6 +29,8 @@ _AROUND = ("type", "function")
 _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_NEVER_NULL = {*_SCHEMAS, *_LISTS_OF_SCHEMAS, *_NAMED_SCHEMAS, "required", "enum"}
+"""Where JSON Schema has an object or a list, null is a key that is not there."""
 _WHOLE = ("$ref", "anyOf", "oneOf", "allOf", "patternProperties")
 """What may say all of an object that has no ``properties``."""
 _OF_OBJECTS = {"additionalProperties", "$defs", "definitions"}
@@ -43,7 +48,7 @@ _BESIDE_PARAMETERS = {
 
 
 def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed JSON
-    """Declared tools as OpenAI has them; None without any.
+    """Declared tools as OpenAI has them, each once; None without any.
 
     Raises:
         RefusedRowError: a tool has none of the shapes; the text names its place.
@@ -69,7 +74,30 @@ def tools(given: Any, where: str) -> list[Json] | None:  # noqa: ANN401 - parsed
             if others:
                 raise RefusedRowError(f"`{place}` has {quoted(others[0])} beside functions; only these are supported")
             found += tools(declared, f"{place}.function_declarations") or []
-    return found or None
+    return [tool for i, tool in enumerate(found) if tool not in found[:i]] or None
+
+
+_RENDERED = re.compile(r"\s*<\|im_system\|>tool_declare<\|im_middle\|>(.*?)(?:<\|im_end\|>)?\s*", re.DOTALL)
+
+
+def rendered_tools(said: str) -> list[Json] | None:
+    """The tools of a system prompt that is nothing but Kimi's markup of them (Toucan); None for any other text."""
+    found = _RENDERED.fullmatch(said)
+    try:
+        return tools(found[1], "system") if found else None
+    except RefusedRowError:
+        return None
+
+
+def same_tools(some: Sequence[Json], others: Sequence[Json]) -> bool:
+    """Whether both declare the same tools, in whatever order."""
+    return len(some) == len(others) and all(tool in others for tool in some)
+
+
+def names_declared_twice(declared: Sequence[Json]) -> list[str]:
+    """Names that more than one of the declared tools have, which then differ."""
+    counts = Counter(tool["function"]["name"] for tool in declared)
+    return [named for named, count in counts.items() if count > 1]
 
 
 def _unwrapped(tool: Any) -> Any:  # noqa: ANN401 - parsed JSON
@@ -93,6 +121,8 @@ def schema(given: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
     made: Json = {}
     required: list[str] = []
     for key, value in given.items():
+        if value is None and key in _NEVER_NULL:
+            continue
         if key == "type":
             # What the schema says of its items itself is more than the type's name does.
             made |= {said: of for said, of in type_of(value).items() if said == "type" or said not in given}
@@ -224,6 +254,7 @@ def _parameters(given: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         value = {"type": "object", "properties": _by_name(value, where)}
     if not isinstance(value, dict):
         raise RefusedRowError(f"`{where}` is {kind(value)}, not a JSON schema")
+    value = {key: item for key, item in value.items() if item is not None or key not in _NEVER_NULL}
     if not value:
         return {"type": "object", "properties": {}}
     whole = isinstance(value.get("properties"), dict | list) and not isinstance(value.get("type"), dict)

@@ -4,6 +4,7 @@ What belongs here: what a value is, JSON within JSON, values that only Arrow has
 """
 
 import math
+from ast import literal_eval
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -65,6 +66,34 @@ def from_text(value: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
         require_json(value, where)
         return value
     return parsed(value, where)
+
+
+def from_text_or_python(value: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
+    """As :func:`from_text`; the text may also be a dict or a list as Python prints it, as ``str`` of one is.
+
+    Raises:
+        RefusedRowError: it is neither, or holds what no JSON can say.
+    """
+    try:
+        return from_text(value, where)
+    except RefusedRowError:
+        if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+            raise
+        try:
+            found = literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            found = None
+        if found is None or not _has_names(found):
+            raise
+    require_json(found, where)
+    return found
+
+
+def _has_names(value: Any) -> bool:  # noqa: ANN401 - a Python literal
+    """Whether all keys are text, as those of JSON are."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _has_names(item) for key, item in value.items())
+    return all(map(_has_names, value)) if isinstance(value, list) else True
 
 
 def parsed(value: str, where: str) -> Any:  # noqa: ANN401 - parsed JSON

@@ -58,7 +58,7 @@ class SourceRow:
             raise RefusedRowError(f"is longer than {MAX_LINE_BYTES >> 20} MiB")
         if isinstance(self.raw, _ParquetRow):
             try:
-                row = self.raw.batch.row(self.raw.index, named=True)
+                row = _python_row(self.raw.batch, self.raw.index)
             except pl.exceptions.PolarsError as error:
                 raise _parquet_fault(self.file.path, self.number, error) from None
             return {name: _without_nulls(value) for name, value in row.items()}
@@ -191,6 +191,19 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, _ParquetRow]]:
                 yield number, _ParquetRow(batch, index)
     except pl.exceptions.PolarsError as error:
         raise _parquet_fault(path, number, error) from None
+
+
+def _python_row(batch: pl.DataFrame, index: int) -> dict[str, Any]:
+    """A row as Python values. Python's times end at microseconds: one that goes on is text, as ids may differ there."""
+    row = batch.row(index, named=True)
+    for name, type_ in batch.schema.items():
+        if row[name] is None or not isinstance(type_, pl.Datetime) or type_.time_unit != "ns":
+            continue
+        time = batch.get_column(name).slice(index, 1)
+        if time.dt.nanosecond()[0] % 1_000:
+            clock = time.dt.convert_time_zone("UTC") if type_.time_zone else time
+            row[name] = clock.dt.to_string(f"%Y-%m-%dT%H:%M:%S%.9f{'+00:00' if type_.time_zone else ''}")[0]
+    return row
 
 
 def _parquet_fault(path: Path, number: int, error: pl.exceptions.PolarsError) -> PromptSourceError:

@@ -472,7 +472,14 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("openai", openai({**USER, "tool_calls": [CALL]}), "has tool calls, which only the assistant makes"),
     ("openai", openai({**USER, "reasoning": "x"}), "has reasoning, which only the assistant does"),
     ("openai", openai({**USER, "name": ["x"]}), "`messages[0].name` is a list"),
-    ("openai", openai(USER, id=1.5), "`id` must be a string or a whole number, not a number"),
+    ("openai", openai(USER, id=1.5), "`id` must be a string or a whole number, not 1.5"),
+    ("openai", openai(USER, id=float("nan")), "`id` is NaN, which is not a number"),
+    ("openai", openai(USER, trajectory=[ANSWER, USER]), "`messages` and `trajectory` are both there and differ"),
+    (
+        "sharegpt",
+        sharegpt(("human", "x"), trajectory=[USER]),
+        "`conversations` and `trajectory` are both there and differ",
+    ),
     ("openai", openai(USER, id=" "), "`id` must be printable text"),
     ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
     (
@@ -534,7 +541,15 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("sharegpt", sharegpt(), "`conversations` must be a non-empty list"),
     ("sharegpt", sharegpt(("alien", "x")), "`conversations[0].from` is 'alien'; known: system, developer, human"),
     ("sharegpt", sharegpt(("system", "x")), "no user message"),
-    ("sharegpt", sharegpt(("human", None)), "`conversations[0].content` is missing"),
+    ("sharegpt", sharegpt(("human", None)), "`conversations[0].value` is missing"),
+    ("sharegpt", sharegpt(("human", 7)), "`conversations[0].value` is a number, not text"),
+    ("sharegpt", {"conversations": [{"role": "human"}]}, "`conversations[0].content` is missing"),
+    ("sharegpt", {"conversations": [{"user": "human", "text": ["x", 7]}]}, "`conversations[0].text[1]` is a number"),
+    (
+        "sharegpt",
+        {"conversations": [{"from": "human", "value": "x", "thought": "y"}]},
+        "write it as `reasoning_content` or in `value`",
+    ),
     ("sharegpt", sharegpt(("human", "x"), ("observation", "y")), "no call stands before it"),
     (
         "sharegpt",
@@ -545,7 +560,12 @@ REFUSED: list[tuple[str, Any, str]] = [
     (
         "sharegpt",
         sharegpt(("human", "x"), ("function_call", "{}"), ("human", "y")),
-        "must be an object with `function.name`",
+        "`conversations[1].value` must be an object with `function.name`",
+    ),
+    (
+        "sharegpt",
+        sharegpt(("human", "x"), ("function_call", '[{"name": "f"}, {}]'), ("human", "y")),
+        "`conversations[1].value[1]` must be an object with `function.name`",
     ),
     ("sharegpt", sharegpt(("human", "<image>x"), image="x.png"), "`image` is there: only text is supported"),
     ("sharegpt", {"conversations": [{"from": "human", "value": "x", "content": "y"}]}, "both there and differ"),
@@ -873,3 +893,70 @@ def test_numbers_of_arguments_are_read_as_servers_read_them() -> None:
     found = read("openai", openai(USER, {"role": "assistant", "content": None, "tool_calls": [call]}, USER))
     arguments = found.messages[1]["tool_calls"][0]["function"]["arguments"]
     assert json.dumps(arguments) == '{"n": 123456789012345678901234567890, "p": 1.1, "e": 100.0}'
+
+
+def test_a_trajectory_that_is_the_conversation_once_more_is_read_with_it() -> None:
+    row = openai(USER, ANSWER, trajectory=[USER, ANSWER])
+    assert (read("openai", row).messages, read("openai", row).unread) == ([USER, ANSWER], ())
+    steps = [{"action": "ls", "observation": "a"}]
+    assert read("openai", openai(USER, trajectory=steps)).unread == ("trajectory",)
+
+
+def test_glaives_line_ends_may_be_those_of_windows() -> None:
+    given = {key: text.replace("\n", "\r\n") for key, text in GLAIVE.items()}
+    found, usual = read("glaive", given), read("glaive", GLAIVE)
+    assert found.tools == usual.tools
+    for one, other in zip(found.messages, usual.messages, strict=True):
+        assert one == {**other, "content": other["content"].replace("\n", "\r\n")}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "Thought: I look.\nAction: get_weather\nAction Input: {}",
+        "**Action**: get_weather\n**Action Input**: {}",
+        "Action 1: get_weather\n\nAction Input 1: Oslo",
+    ],
+)
+def test_calls_in_the_words_of_react_are_remarked_on(step: str) -> None:
+    message = {"role": "assistant", "content": step}
+    said = "message 2: `Action:` and `Action Input:` may be a call written as text, all of it stays in the content"
+    assert read("openai", openai(USER, message, USER, message, USER)).remarks == (said,)
+    assert read("openai", openai(USER, message)).remarks == ()
+    assert read("openai", openai({**USER, "content": step}, ANSWER, USER)).remarks == ()
+    shown = {"role": "assistant", "content": f"It looks like this:\n```\n{step}\n```"}
+    assert read("openai", openai(USER, shown, USER)).remarks == ()
+
+
+def test_a_tool_that_is_declared_twice_is_declared_once() -> None:
+    assert read("openai", openai(USER, tools=[WEATHER, WEATHER["function"]])).tools == [WEATHER]
+
+
+def test_tools_of_one_name_that_differ_are_remarked_on() -> None:
+    other = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+    found = read("openai", openai(USER, tools=[WEATHER, other]))
+    assert found.tools == [WEATHER, other]
+    assert found.remarks == ("several tools are named 'get_weather', and differ: all are declared",)
+
+
+@pytest.mark.parametrize("key", ["prompt", "text"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        USER,
+        {"from": "human", "value": "Cold in Oslo?"},
+        {"role": "assistant", "tool_calls": [CALL]},
+        openai(USER),
+        sharegpt(("human", "x")),
+    ],
+)
+def test_a_message_as_json_text_is_no_prompt(key: str, message: Any) -> None:
+    with pytest.raises(RefusedRowError, match="the text is a message as JSON, not a prompt: write it into"):
+        read("plain", {key: json.dumps(message)})
+
+
+@pytest.mark.parametrize(
+    "text", ['{"role": "admin", "content": "x"}', '{"role": "user"}', '{"a": [1]}', '{"role": "user", "content": ']
+)
+def test_other_json_is_a_prompt(text: str) -> None:
+    assert read("plain", {"prompt": text}).messages[0]["content"] == text

@@ -1,9 +1,12 @@
 """Rows shaped as the public cards of much used datasets say theirs are: read rightly, or refused by name.
 
-The rows are ours; only their keys, roles and markup are those of the sets.
+The rows are ours; only their keys, roles and markup are those of the sets. Of which sets these were looked up in a
+public source, and of which they are from knowledge, docs/prompt-formats.md says.
 """
 
 import json
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,6 +21,8 @@ TOOL = {"type": "function", "function": {"name": "w", "description": "d", "param
 TOOLS = json.dumps([TOOL])
 CALL = {"id": "c", "type": "function", "function": {"name": "w", "arguments": "{}"}}
 THOUGHT = "<|begin_of_thought|>a<|end_of_thought|><|begin_of_solution|>b<|end_of_solution|>"
+DECLARED = f"<|im_system|>tool_declare<|im_middle|>{TOOLS}<|im_end|>"
+"""As Kimi's template writes tools; Toucan has it in the system turn."""
 HERMES = '<tool_call>\n{"arguments": {}, "name": "w"}\n</tool_call>'
 
 READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
@@ -53,8 +58,33 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
     "WildChat": (
         {
             "conversation_hash": "h",
-            "conversation": [{**turn, "toxic": False, "turn_identifier": 1, "header": {"a": "b"}} for turn in CHAT],
-            "openai_moderation": [{"flagged": False}],
+            "model": "m",
+            "timestamp": datetime(2023, 4, 9, tzinfo=UTC),
+            "conversation": [
+                {
+                    **turn,
+                    "country": "c",
+                    "hashed_ip": "h",
+                    "header": {"accept-language": "b", "user-agent": "u"},
+                    "language": "English",
+                    "redacted": False,
+                    "state": "s",
+                    "timestamp": datetime(2023, 4, 9, tzinfo=UTC),
+                    "toxic": False,
+                    "turn_identifier": 1,
+                }
+                for turn in CHAT
+            ],
+            "turn": 1,
+            "language": "English",
+            "openai_moderation": [{"categories": {"hate": False}, "category_scores": {"hate": 0.1}, "flagged": False}],
+            "detoxify_moderation": [{"toxicity": 0.1}],
+            "toxic": False,
+            "redacted": False,
+            "state": "s",
+            "country": "c",
+            "hashed_ip": "h",
+            "header": {"accept-language": "b", "user-agent": "u"},
         },
         "sharegpt",
         "ua",
@@ -93,6 +123,149 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "openai",
         "ua",
         True,
+    ),
+    "Nemotron-Post-Training-v2": (
+        {
+            "uuid": "u",
+            "license": "l",
+            "generator": "g",
+            "version": "v",
+            "category": "c",
+            "reasoning": "on",
+            "messages": [{"role": "system", "content": ""}, *CHAT],
+        },
+        "openai",
+        "ua",
+        False,
+    ),
+    "Nemotron-SFT-Agentic-v2": (
+        {
+            "messages": [
+                CHAT[0],
+                {"role": "assistant", "content": "", "reasoning_content": "a", "tool_calls": [CALL]},
+                {"role": "tool", "content": "-3", "tool_call_id": "c"},
+            ],
+            "tools": [TOOL],
+            "parallel_tool_calls": False,
+            "chat_template_kwargs": {"thinking": True},
+            "filter_reason": None,
+            "processing_info": {"stages": ["tool_validation"]},
+            "metadata": {"uuid": "u", "turn_token_count": [{"reasoning": 0, "content": 2}]},
+        },
+        "openai",
+        "uct",
+        True,
+    ),
+    "Toucan-1.5M": (
+        {
+            "uuid": "u",
+            "subset_name": "single-turn-original",
+            "messages": json.dumps(
+                [
+                    {"role": "system", "content": DECLARED},
+                    {"role": "user", "content": "Cold?"},
+                    {"role": "assistant", "content": "", "function_call": CALL["function"]},
+                    {"role": "function", "content": "-3", "name": "w"},
+                    CHAT[1],
+                ]
+            ),
+            "question": "Cold?",
+            "available_tools": TOOLS,
+            "target_tools": "w",
+            "question_quality_assessment": json.dumps({"question_quality": {"reasoning": "r", "score": 5}}),
+            "response_quality_assessment": json.dumps({"completeness": {"reasoning": "r", "score": 5}}),
+            "metadata": json.dumps({"mcp_servers": [{"tools": [{"name": "w", "input_schema": PARAMETERS}]}]}),
+        },
+        "openai",
+        "ucta",
+        True,
+    ),
+    "Toucan-1.5M, SFT": (
+        {
+            "uuid": "u",
+            "subset_name": "single-turn-original",
+            "question": "Cold?",
+            "target_tools": "w",
+            "tools": TOOLS,
+            "messages": json.dumps(
+                [
+                    {"role": "system", "content": DECLARED},
+                    {"role": "user", "content": "Cold?"},
+                    {"role": "assistant", "content": "I look."},
+                    {"role": "tool_call", "content": str({"name": "w", "arguments": '{"city": "Land\'s End"}'})},
+                    {"role": "tool_call", "content": str({"name": "w", "arguments": "{}"})},
+                    {"role": "tool_response", "content": "-3"},
+                    {"role": "tool_response", "content": "-4"},
+                    CHAT[1],
+                ]
+            ),
+        },
+        "openai",
+        "uctta",
+        True,
+    ),
+    "OpenThoughts3-1.2M": (
+        {
+            "difficulty": 7,
+            "source": "x",
+            "domain": "math",
+            "conversations": [SHARED[0], {"from": "assistant", "value": "<think>a</think>b"}],
+        },
+        "openthoughts",
+        "ua",
+        False,
+    ),
+    "Multilingual-Thinking": (
+        {
+            "reasoning_language": "French",
+            "developer": "s",
+            "user": "Is it far?",
+            "analysis": "a",
+            "final": "No.",
+            "messages": [
+                {"role": "system", "content": "reasoning language: French\n\ns", "thinking": None},
+                {**CHAT[0], "thinking": None},
+                {**CHAT[1], "thinking": "a"},
+            ],
+        },
+        "openai",
+        "sua",
+        False,
+    ),
+    "tulu-3-sft-personas-instruction-following": (
+        {"id": "p", "prompt": "Is it far?", "messages": CHAT, "constraints": ["format:title"]},
+        "openai",
+        "ua",
+        False,
+    ),
+    "LongAlign-10k": ({"id": "a", "dataset": "d", "messages": CHAT, "length": 9}, "openai", "ua", False),
+    "ShareGPT, as trainers of drafters take it": ({"id": "a_0", "conversations": SHARED}, "sharegpt", "ua", False),
+    "SpecForge": ({"id": "a", "conversations": CHAT}, "sharegpt", "ua", False),
+    "AgentInstruct": (
+        {
+            "id": "os_0",
+            "conversations": [{**SHARED[0], "loss": None}, {**SHARED[1], "loss": True}, {**SHARED[0], "loss": None}],
+        },
+        "sharegpt",
+        "uau",
+        False,
+    ),
+    "orca-agentinstruct-1M": ({"messages": json.dumps(CHAT)}, "openai", "ua", False),
+    "OpenCodeInstruct": (
+        {
+            "id": "i",
+            "input": "Add.",
+            "output": "o",
+            "domain": "generic",
+            "generation_algorithm": "self-instruct",
+            "llm_judgement": '{"logical_correctness": {"score": 5, "justification": "j"}}',
+            "unit_tests": '["assert add(1, 2) == 3"]',
+            "tests_execution_status": '["pass"]',
+            "average_test_score": 1.0,
+        },
+        "plain",
+        "u",
+        False,
     ),
     "hermes-function-calling-v1": (
         {
@@ -208,6 +381,32 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "a tool's result, and no call stands before it",
     ),
+    "OpenThoughts-114k-math": (
+        {"system": "s", "messages": CHAT, "conversations": [{"from": "user", "value": "Boxed: is it far?"}, SHARED[1]]},
+        "`messages` and `conversations` are both there and differ: leave one out",
+    ),
+    "function-calling-chatml": (
+        {
+            "system_message": "s",
+            "function_description": json.dumps({"name": "w", "description": "How warm.", "parameters": PARAMETERS}),
+            "conversations": [
+                SHARED[0],
+                {"from": "function-call", "value": """{"name": "w", "arguments": '{"city": "Oslo"}'}"""},
+                {"from": "function-response", "value": "-3"},
+                SHARED[1],
+            ],
+        },
+        "`function_description` may declare tools, and is not read: call it `tools`",
+    ),
+    "LongReward-10k": ({"idx": 1, "context": "A story.", "query": "Who?"}, "`context` is there"),
+    "Ultra-Innerthought": (
+        {"id": 1, "conversations": [{"user": "Is it far?", "inner_thought": "t", "assistant": "No."}]},
+        "`conversations[0].user` is 'Is it far?'; known: system",
+    ),
+    "tool-reasoning-sft": (
+        {"messages": json.dumps([CHAT[0], {"role": "reasoning", "content": "<think>a</think>"}, CHAT[0]])},
+        "`messages[1].role` is 'reasoning'; known: system",
+    ),
     "oasst1": ({"message_id": "m", "text": "hi", "role": "prompter"}, "a message of a conversation"),
     "mmlu": ({"question": "1+1?", "choices": ["1", "2"], "answer": 1}, "`choices` is there"),
 }
@@ -228,7 +427,7 @@ def test_a_row_of_a_known_dataset_that_would_be_read_wrongly_is_refused(name: st
     row, said = REFUSED[name]
     found = detect([row]).format
     assert found is not None
-    with pytest.raises(RefusedRowError, match=said.replace("(", r"\(")):
+    with pytest.raises(RefusedRowError, match=re.escape(said)):
         read(found, row)
 
 
@@ -268,3 +467,48 @@ def test_an_alpaca_row_says_that_it_has_no_input() -> None:
 def test_an_alpaca_row_without_input_may_have_a_context(none: str) -> None:
     row = {"instruction": "Count.", "input": none, "context": "To two.", "output": "1 2"}
     assert read("alpaca", row).messages[0]["content"] == "Count.\nTo two."
+
+
+def test_calls_in_turns_of_their_own_are_one_turn_with_what_was_said_before() -> None:
+    row = READ["Toucan-1.5M, SFT"][0]
+    found = read("openai", row)
+    said = found.messages[1]
+    arguments = [call["function"]["arguments"] for call in said["tool_calls"]]
+    assert (said["content"], arguments) == ("I look.", [{"city": "Land's End"}, {}])
+    assert found.remarks == ()
+    again = read("sharegpt", {"tools": TOOLS, "conversations": json.loads(row["messages"])})
+    assert (again.messages, again.tools) == (found.messages, found.tools)
+
+
+@pytest.mark.parametrize("name", ["Toucan-1.5M", "Toucan-1.5M, SFT"])
+def test_tools_in_a_templates_markup_are_those_that_are_declared(name: str) -> None:
+    row = READ[name][0]
+    assert read("openai", row).tools == [TOOL]
+    bare = {key: value for key, value in row.items() if key not in ("tools", "available_tools", "metadata")}
+    assert read("openai", bare).tools == [TOOL]
+    with pytest.raises(RefusedRowError, match="the system turn declares tools in a template's markup"):
+        read("openai", {**bare, "tools": [{"name": "other", "parameters": PARAMETERS}]})
+
+
+def test_other_text_around_such_markup_stays() -> None:
+    system = {"role": "system", "content": f"Be kind. {DECLARED}"}
+    found = read("openai", {"messages": [system, *CHAT], "tools": TOOLS})
+    assert found.messages[0] == system
+    assert "the system prompt lists tools as text" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("{'name': 'w', 'arguments': {1: 2}}", "is not JSON"),
+        ("{'name': 'w', 'arguments': (1, 2)}", "which JSON cannot say"),
+        ("{'name': 'w', 'arguments': f()}", "is not JSON"),
+        ("w(city='Oslo')", "is not JSON"),
+        (None, "is missing: there is no call in it"),
+        ("[]", "is missing: there is no call in it"),
+    ],
+)
+def test_a_call_that_is_neither_json_nor_pythons_dict_is_refused(written: str | None, reason: str) -> None:
+    row = {"messages": [CHAT[0], {"role": "tool_call", "content": written}, CHAT[0]]}
+    with pytest.raises(RefusedRowError, match=rf"`messages\[1\].content` .*{reason}"):
+        read("openai", row)

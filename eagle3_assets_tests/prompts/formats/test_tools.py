@@ -270,3 +270,20 @@ def test_items_that_are_described_stay(keys: tuple[str, str]) -> None:
     item = {"type": "object", "properties": {"a": {"type": "string"}}}
     given = {"type": "List[dict]", "items": item}
     assert schema({key: given[key] for key in keys}, "s") == {"type": "array", "items": item}
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({"type": "object", "properties": None}, {"type": "object"}),
+        ({"properties": None, "required": None}, {"type": "object", "properties": {}}),
+        (
+            {"type": "object", "properties": {"a": {"type": "object", "properties": None, "default": None}}},
+            {"type": "object", "properties": {"a": {"type": "object", "default": None}}},
+        ),
+    ],
+)
+def test_null_where_json_schema_has_an_object_or_a_list_is_no_key(given: Any, made: Any) -> None:
+    found = tools([{"name": "f", "parameters": given}], "tools")
+    assert found is not None
+    assert found[0]["function"]["parameters"] == made
