@@ -101,7 +101,7 @@ def _runs_again(context: dg.RunFailureSensorContext) -> bool:
     # Written after the failure, which may be seen before.
     if said is None and instance.run_retries_enabled:
         failed = run.with_status(dg.DagsterRunStatus.FAILURE)
-        will: bool = auto_reexecution_should_retry_run(instance, failed, _failure_reason(context.failure_event))
+        will = auto_reexecution_should_retry_run(instance, failed, _failure_reason(context.failure_event))
     else:
         will = said == "true"
     if not will or BACKFILL_ID_TAG not in run.tags:
