@@ -138,17 +138,18 @@ def stats(
         raise typer.BadParameter("--html writes the page of one partition, and nothing else")
     if as_json and turns:
         raise typer.BadParameter("--turns is of the table; --json has each turn anyway")
-    missing = [key for key in keys if every and not is_stored(project.layout.generations(key) / CURRENT)]
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     if html is not None:
         if not write_page_of(project, keys[0], target, html):
             raise typer.Exit(1)
         return
-    made, unreadable = [], []
+    made, missing, unreadable = [], [], []
     with waiting("counting and judging ..."):
         for key in keys:
             try:
-                if key not in missing:
+                if every and not is_stored(project.layout.generations(key) / CURRENT):
+                    missing.append(key)
+                else:
                     made.append(partition_lengths(project, project.partition(key), target))
             except UNREADABLE as error:
                 if not every:
