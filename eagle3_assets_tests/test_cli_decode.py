@@ -531,6 +531,16 @@ class TestProcess:
         assert process.returncode == 141
         assert said == f"tokenizer: {place.model} (the config's target)\n".encode()
 
+    def test_a_full_disk_and_a_closed_output_are_no_traceback(self, place: Place) -> None:
+        file = place.write(*records([1]))
+        with Path("/dev/full").open("w") as full:
+            result = subprocess.run([*COMMAND, file], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        said = result.stderr.splitlines()[1:]
+        assert (result.returncode, said) == (2, ["the output cannot be written: No space left on device"])
+        closed = [sys.executable, "-c", "import os, sys; os.close(1); os.execv(sys.argv[1], sys.argv[1:])"]
+        result = subprocess.run([*closed, *COMMAND, file], stderr=subprocess.PIPE, text=True, check=False)
+        assert (result.returncode, result.stderr.splitlines()[1:]) == (0, [])
+
     def test_a_terminal_gets_colours_and_nothing_else_of_an_escape(self, place: Place) -> None:
         place.write(Record("s", [*spelled("\x1b[1m"), kimi.END_THINK, *spelled("[bold]x[/]")], 15))
         coloured = self.in_terminal([*COMMAND, str(place.file)], {"TERM": "xterm"})

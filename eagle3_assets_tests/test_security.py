@@ -34,7 +34,7 @@ def test_a_chat_template_reaches_no_python(expression: str) -> None:
     rows = pl.DataFrame({"sample_id": ["a"], "messages": [messages], "tools": [None]})
 
     def made(template: str) -> dict[str, object]:
-        return tokenize_rows(tokenizer, rows, thinking=True, chat_template=template).row(0, named=True)
+        return tokenize_rows(tokenizer, rows, thinking=True, chat_template=template, call_id=None).row(0, named=True)
 
     assert made("{{ messages[0].content }}")["status"] == "ready"
     refused = made("{{ " + expression + " }}")

@@ -230,6 +230,17 @@ def test_damage_behind_a_whole_footer_is_one_error_that_names_the_file(
         assert (result.exit_code, str(path) in result.stderr) == (2, True), result.output
 
 
+def test_stats_of_all_partitions_show_those_that_can_be_read(folder: Path) -> None:
+    project = Project(load_config(folder / "eagle3.yaml"))
+    (Path(str(project.layout.generations(SHARDS[0]))) / "current.json").write_bytes(b"\x80\x81")
+    config = ["--config", str(folder / "eagle3.yaml")]
+    result = CliRunner().invoke(app, ["stats", "--all", "--json", *config])
+    assert [json.loads(line)["partition"] for line in result.stdout.splitlines()] == [SHARDS[1]]
+    assert f"{SHARDS[0]} is unreadable: " in result.stderr
+    assert (result.exit_code, "not made yet: talk" in result.stderr) == (1, True)
+    assert CliRunner().invoke(app, ["stats", *SHARDS, *config]).exit_code == 2
+
+
 def test_stats_are_of_what_is_sealed_now_and_say_what_a_law_refuses(folder: Path) -> None:
     project = Project(load_config(folder / "eagle3.yaml"))
     config = ["--config", str(folder / "eagle3.yaml")]

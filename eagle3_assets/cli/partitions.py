@@ -124,12 +124,13 @@ def stats(
     Of what is sealed now, counted and judged anew, whatever was materialized of it before.
 
     Exit code 1: a law refuses one of the partitions, or it cannot be judged; its lengths are shown, or its page is
-    written, all the same. 2: a named partition is not sealed, or cannot be read; or its page cannot be made. With
-    --all, those that are sealed are shown.
+    written, all the same; or, with --all, one cannot be read, which is named. 2: a named partition is not sealed, or
+    cannot be read; or its page cannot be made. With --all, those that are sealed are shown.
     """
     from eagle3_assets.generation.sealed import CURRENT
     from eagle3_assets.inspecting import partition_lengths
     from eagle3_assets.storage.files import is_stored
+    from eagle3_assets.usable import UNREADABLE
 
     project = open_project(config)
     keys = chosen(project, partitions or [], every=every, trials=False)
@@ -137,14 +138,23 @@ def stats(
         raise typer.BadParameter("--html writes the page of one partition, and nothing else")
     if as_json and turns:
         raise typer.BadParameter("--turns is of the table; --json has each turn anyway")
-    missing = [key for key in keys if every and not is_stored(project.layout.generations(key) / CURRENT)]
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     if html is not None:
         if not write_page_of(project, keys[0], target, html):
             raise typer.Exit(1)
         return
+    made, missing, unreadable = [], [], []
     with waiting("counting and judging ..."):
-        made = [partition_lengths(project, project.partition(key), target) for key in keys if key not in missing]
+        for key in keys:
+            try:
+                if every and not is_stored(project.layout.generations(key) / CURRENT):
+                    missing.append(key)
+                else:
+                    made.append(partition_lengths(project, project.partition(key), target))
+            except UNREADABLE as error:
+                if not every:
+                    raise
+                unreadable.append(f"{key} is unreadable: {error}")
     if as_json:
         for one in made:
             typer.echo(_lengths_json(one))
@@ -153,9 +163,11 @@ def stats(
     for one in made:
         if one.why:
             say(f"{one.partition.key} is {one.state}: {'; '.join(one.why)}", style=ERROR)
+    for lost in unreadable:
+        say(lost, style=ERROR)
     if missing:
         say(f"not made yet: {', '.join(missing)}")
-    if any(one.why for one in made):
+    if unreadable or any(one.why for one in made):
         raise typer.Exit(1)
 
 

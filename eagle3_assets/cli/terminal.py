@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import typer
@@ -49,6 +50,9 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - click's own type, which typer does not export
         """Runs a command and turns its errors into a message and an exit code."""
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # closed by whoever began the process, as `>&-` does
+                setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # one that is not UTF-8 shows what it cannot as escapes
@@ -71,9 +75,19 @@ class Commands(TyperGroup):
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:
-            # What is still buffered must not fail once more when the interpreter closes stdout.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _give_up_stdout()
             raise typer.Exit(READER_GONE) from None
+        except OSError as error:
+            if error.filename is not None:  # else it is of a stream
+                raise
+            _give_up_stdout()
+            say(f"the output cannot be written: {error.strerror or error}", style=ERROR)
+            raise typer.Exit(2) from None
+
+
+def _give_up_stdout() -> None:
+    """What is still buffered must not fail once more, neither now nor when the interpreter closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def writer(stream: TextIO) -> Callable[["Piece"], None]:

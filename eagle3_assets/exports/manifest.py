@@ -246,7 +246,10 @@ def is_no_file(path: UPath) -> bool:
     A link to a file is one: the Hub's cache is made of links.
     """
     place = local_path(path)
-    return place is not None and place.exists() and not place.is_file()
+    try:
+        return place is not None and place.exists() and not place.is_file()
+    except OSError:  # reading it says why
+        return False
 
 
 def _require_file(path: UPath) -> None:

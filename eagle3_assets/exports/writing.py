@@ -87,7 +87,10 @@ def writing_into(place: UPath) -> Iterator["ExportDirectory"]:
     Raises:
         ExportError: it holds what no export made, cannot be read, or another process exports into it.
     """
-    _require_directory(place)
+    try:
+        _require_directory(place)
+    except OSError as error:
+        raise ExportError(f"{place}: cannot be read: {error.strerror or error}") from error
     _found(place)  # before even a lock is put there
     with only_writer(place) as require:
         yield ExportDirectory(place, require)

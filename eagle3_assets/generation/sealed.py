@@ -91,13 +91,13 @@ def read_current(directory: UPath) -> Sealed | None:
     directory = UPath(directory)
     place = directory / CURRENT
     try:
-        text = read_bytes(place).decode()
+        content = read_bytes(place)
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SealedError(f"{place}: cannot be read: {error}") from error
+    except OSError as error:
+        raise SealedError(f"{place}: cannot be read: {error.strerror or error}") from error
     try:
-        pointer = Pointer.model_validate(from_json(text))
+        pointer = Pointer.model_validate(from_json(content))
     except (ValidationError, ValueError) as error:
         raise SealedError(
             f"{place}: is not a pointer to a sealed file ({_first_line(error)}). Restore it from a backup, or delete "

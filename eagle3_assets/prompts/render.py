@@ -111,7 +111,7 @@ def tokenize_rows(
     thinking: bool,
     chat_template: str | None = None,
     arguments: Mapping[str, Any] | None = None,
-    call_id: str | None = None,
+    call_id: str | None,
 ) -> pl.DataFrame:
     """Renders and tokenizes prompt rows.
 
@@ -121,7 +121,8 @@ def tokenize_rows(
         thinking: whether the template leaves reasoning to the target.
         chat_template: a template to use instead of the tokenizer's own.
         arguments: extra arguments of the template.
-        call_id: the target's form of calls' ids, for a template that prints these in place of functions' names.
+        call_id: the target's form of calls' ids, for a template that prints these in place of functions' names; None
+            where its profile has none. Every caller says it: without it such a template refuses calls.
 
     Returns:
         ``contract.TOKENIZED_PROMPTS``, one row per given row in the same order. A row that the template refuses, or

@@ -195,6 +195,13 @@ def test_a_vocabulary_of_no_possible_size_is_no_manifest(size: int, copied: Call
         verify(UPath(place))
 
 
+def test_a_name_that_no_file_can_have_is_named(copied: Callable[..., Path]) -> None:
+    place = copied()
+    long = f"index/{'x' * 300}.parquet"
+    say(place, lambda manifest: manifest["partitions"][0]["index"].update(path=long), with_hash=True)
+    assert f"{long}: cannot be read: File name too long" in faults(place)
+
+
 def test_a_manifest_that_does_not_say_what_was_left_out_is_read(copied: Callable[..., Path]) -> None:
     place = copied()
     assert verify(UPath(place)).manifest.left_out == {}

@@ -123,6 +123,7 @@ def test_the_commands(made: Made, tmp_path: Path) -> None:
         (("--max-length", "3000000000"), 2, "--max-length: Input should be less than 2147483648"),
         (("--eval-share", "0.999999"), 1, "train on: all 11 exported rows are held out; give a smaller"),
         (("--to", ""), 2, "no place is named"),
+        (("--to", "x" * 300), 2, "xxx: cannot be read: File name too long"),
         (("--push", ""), 2, "is no name of a dataset of the Hub"),
         (("--push", "no//name"), 2, "'no//name': is no name of a dataset of the Hub"),
     ],

@@ -57,11 +57,12 @@ def test_row_groups_are_small_and_rows_stay_in_order(tmp_path: Path) -> None:
         ("[1]", "is not a pointer"),
         ('{"file": "../../x.parquet"}', "is not a pointer"),
         ('{"file": "0f-1.parquet"}', "is not a pointer"),
+        (b"\x80\x81", "is not a pointer"),
     ],
 )
-def test_a_damaged_pointer_is_named_and_nothing_is_touched(tmp_path: Path, content: str, words: str) -> None:
+def test_a_damaged_pointer_is_named_and_nothing_is_touched(tmp_path: Path, content: str | bytes, words: str) -> None:
     run(tmp_path, prompt_frame(3))
-    (tmp_path / "data" / "current.json").write_text(content)
+    (tmp_path / "data" / "current.json").write_bytes(content.encode() if isinstance(content, str) else content)
     before = files(tmp_path)
     for act in (lambda: read_current(data(tmp_path)), lambda: run(tmp_path, prompt_frame(4))):
         with pytest.raises(SealedError, match=words):

@@ -204,7 +204,7 @@ def test_a_template_that_takes_reasoning_out_of_the_content(content: str, same: 
         [{"sample_id": "s", "messages": messages, "tools": None}], schema_overrides={"tools": pl.String}
     )
     real, twin = (
-        tokenize_rows(tokenizer, frame, thinking=True, chat_template=SPLITTING)["prompt_ids"][0]
+        tokenize_rows(tokenizer, frame, thinking=True, chat_template=SPLITTING, call_id=None)["prompt_ids"][0]
         for frame in (rows, inert_rows(rows, "</think>"))
     )
     structural = tokenizer.added_tokens_decoder.keys()

@@ -223,7 +223,9 @@ def test_no_null_reaches_a_template_as_the_word_none(nulls: dict[str, Any], tmp_
     result = {"role": "tool", "content": "cold", "tool_call_id": call["id"]}
     row = {"id": "a", "messages": [{"role": "user", "content": "x", "name": None}, turn, result]}
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO / "model")
-    made = tokenize_rows(tokenizer, read(source(tmp_path, row)).rows, thinking=True, chat_template=THINKING_TEMPLATE)
+    made = tokenize_rows(
+        tokenizer, read(source(tmp_path, row)).rows, thinking=True, chat_template=THINKING_TEMPLATE, call_id=None
+    )
     assert tokenizer.decode(made["prompt_ids"][0].to_list(), skip_special_tokens=False) == (
         "<|im_user|>user<|im_middle|>x<|im_end|><|im_user|>assistant<|im_middle|><think></think>{}<|im_end|>"
         "<|im_user|>tool<|im_middle|>cold<|im_end|>"

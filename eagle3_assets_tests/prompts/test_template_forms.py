@@ -35,7 +35,7 @@ def rendered(template: str, arguments: Any) -> tuple[str, str | None]:
         schema_overrides={"tools": pl.String},
     )
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO / "model")
-    found = tokenize_rows(tokenizer, rows, thinking=True, chat_template=template)
+    found = tokenize_rows(tokenizer, rows, thinking=True, chat_template=template, call_id=None)
     assert found["status"][1] == "ready"
     first = found.row(0, named=True)
     return str(tokenizer.decode(first["prompt_ids"])) if first["prompt_ids"] else "", first["reason"]

@@ -214,7 +214,7 @@ def test_a_real_template_drops_no_message(name: str, thinking: bool, load: Calla
     inert = inert_rows(rows.with_columns(tools=pl.lit(None, pl.String)), "</think>")
 
     def lost(template: str) -> list[list[str] | None]:
-        made = tokenize_rows(tokenizer, inert, thinking=thinking, chat_template=template)
+        made = tokenize_rows(tokenizer, inert, thinking=thinking, chat_template=template, call_id=None)
         both = zip(inert["messages"], made["prompt_ids"], strict=True)
         return [None if ids is None else unrendered(messages, tokenizer.decode(ids)) for messages, ids in both]
 
