@@ -173,7 +173,8 @@ class Dataset(Settings):
         " (docs/prompts.md).",
     )
     format: SourceFormat = Field(
-        "auto", description="Name of a format (docs/prompts.md); auto finds it for each file by its first rows."
+        "auto",
+        description="Name of a format (docs/prompt-formats.md); auto finds it for each file by its first rows.",
     )
     ignore_keys: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         (),

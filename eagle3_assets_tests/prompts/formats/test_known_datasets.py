@@ -7,6 +7,7 @@ public source, and of which they are from knowledge, docs/prompt-formats.md says
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.formats import detect, read
 
+ROOT = Path(__file__).parents[3]
 CHAT = [{"role": "user", "content": "Is it far?"}, {"role": "assistant", "content": "No."}]
 SHARED = [{"from": "human", "value": "Is it far?"}, {"from": "gpt", "value": "No."}]
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -27,17 +29,17 @@ HERMES = '<tool_call>\n{"arguments": {}, "name": "w"}\n</tool_call>'
 
 READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
     # row, format, first letters of the roles (c: an assistant with calls), whether there are tools
-    "ultrachat_200k": ({"prompt": "Is it far?", "prompt_id": "a", "messages": CHAT}, "openai", "ua", False),
-    "OpenHermes-2.5": ({"conversations": SHARED, "system_prompt": None, "source": "x"}, "sharegpt", "ua", False),
+    "UltraChat 200k": ({"prompt": "Is it far?", "prompt_id": "a", "messages": CHAT}, "openai", "ua", False),
+    "OpenHermes 2.5": ({"conversations": SHARED, "system_prompt": None, "source": "x"}, "sharegpt", "ua", False),
     "SlimOrca": (
         {"conversations": [{"from": "system", "value": "s", "weight": None}, *SHARED]},
         "sharegpt",
         "sua",
         False,
     ),
-    "tulu-3-sft-mixture": ({"id": "p_1", "messages": CHAT, "source": "x"}, "openai", "ua", False),
-    "smoltalk": ({"messages": CHAT, "source": "x"}, "openai", "ua", False),
-    "smoltalk2": (
+    "Tulu 3": ({"id": "p_1", "messages": CHAT, "source": "x"}, "openai", "ua", False),
+    "SmolTalk": ({"messages": CHAT, "source": "x"}, "openai", "ua", False),
+    "SmolTalk 2": (
         {"messages": CHAT, "chat_template_kwargs": {"custom_instructions": "s", "xml_tools": [TOOLS[1:-1]]}},
         "openai",
         "sua",
@@ -90,8 +92,8 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "ua",
         False,
     ),
-    "lmsys-chat-1m": ({"conversation_id": "i", "model": "m", "conversation": CHAT, "turn": 1}, "sharegpt", "ua", False),
-    "OpenR1-Math-220k": (
+    "LMSYS-Chat-1M": ({"conversation_id": "i", "model": "m", "conversation": CHAT, "turn": 1}, "sharegpt", "ua", False),
+    "OpenR1-Math": (
         {"problem": "Is it far?", "solution": "s", "generations": ["<think>a</think>b"], "messages": CHAT},
         "openai",
         "ua",
@@ -111,20 +113,25 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         False,
     ),
     "OpenCodeReasoning": ({"id": "i", "input": "Add.", "output": "<think>", "solution": "s"}, "plain", "u", False),
-    "Llama-Nemotron-Post-Training": (
+    "Llama-Nemotron Post-Training": (
         {"input": CHAT[:1], "output": "No.", "system_prompt": "detailed thinking on", "used_in_training": "Ultra"},
         "openai",
         "su",
         False,
     ),
-    "the same, input as text": ({"input": "Is it far?", "output": "No.", "system_prompt": "s"}, "plain", "su", False),
-    "Nemotron-Post-Training-v1": (
+    "Llama-Nemotron Post-Training, texts": (
+        {"input": "Is it far?", "output": "No.", "system_prompt": "s"},
+        "plain",
+        "su",
+        False,
+    ),
+    "Nemotron Post-Training v1": (
         {"messages": [{**turn, "tool_calls": []} for turn in CHAT], "metadata": json.dumps({"tools": [TOOL]})},
         "openai",
         "ua",
         True,
     ),
-    "Nemotron-Post-Training-v2": (
+    "Nemotron Post-Training v2": (
         {
             "uuid": "u",
             "license": "l",
@@ -138,7 +145,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "ua",
         False,
     ),
-    "Nemotron-SFT-Agentic-v2": (
+    "Nemotron SFT Agentic v2": (
         {
             "messages": [
                 CHAT[0],
@@ -156,7 +163,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "uct",
         True,
     ),
-    "Toucan-1.5M": (
+    "Toucan": (
         {
             "uuid": "u",
             "subset_name": "single-turn-original",
@@ -180,7 +187,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "ucta",
         True,
     ),
-    "Toucan-1.5M, SFT": (
+    "Toucan, SFT": (
         {
             "uuid": "u",
             "subset_name": "single-turn-original",
@@ -204,7 +211,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "uctta",
         True,
     ),
-    "OpenThoughts3-1.2M": (
+    "OpenThoughts3": (
         {
             "difficulty": 7,
             "source": "x",
@@ -232,14 +239,14 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "sua",
         False,
     ),
-    "tulu-3-sft-personas-instruction-following": (
+    "Tulu 3 personas": (
         {"id": "p", "prompt": "Is it far?", "messages": CHAT, "constraints": ["format:title"]},
         "openai",
         "ua",
         False,
     ),
-    "LongAlign-10k": ({"id": "a", "dataset": "d", "messages": CHAT, "length": 9}, "openai", "ua", False),
-    "ShareGPT, as trainers of drafters take it": ({"id": "a_0", "conversations": SHARED}, "sharegpt", "ua", False),
+    "LongAlign": ({"id": "a", "dataset": "d", "messages": CHAT, "length": 9}, "openai", "ua", False),
+    "ShareGPT": ({"id": "a_0", "conversations": SHARED}, "sharegpt", "ua", False),
     "SpecForge": ({"id": "a", "conversations": CHAT}, "sharegpt", "ua", False),
     "AgentInstruct": (
         {
@@ -250,7 +257,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "uau",
         False,
     ),
-    "orca-agentinstruct-1M": ({"messages": json.dumps(CHAT)}, "openai", "ua", False),
+    "Orca-AgentInstruct": ({"messages": json.dumps(CHAT)}, "openai", "ua", False),
     "OpenCodeInstruct": (
         {
             "id": "i",
@@ -267,7 +274,19 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "u",
         False,
     ),
-    "hermes-function-calling-v1": (
+    "glaive-function-calling-v2": (
+        {
+            "system": "SYSTEM: You are a helpful assistant, with access to the following functions. "
+            "Use them if required -\n" + json.dumps(TOOL["function"], indent=4) + "\n",
+            "chat": "USER: Cold?\n\n\nASSISTANT: <functioncall> "
+            """{"name": "w", "arguments": '{"city": "Oslo"}'} <|endoftext|>\n\n\n"""
+            "FUNCTION RESPONSE: -3\n\n\nASSISTANT: Yes. <|endoftext|>\n\n\n",
+        },
+        "glaive",
+        "sucta",
+        True,
+    ),
+    "hermes-function-calling": (
         {
             "conversations": [{"from": "system", "value": "s"}, SHARED[0], {"from": "gpt", "value": HERMES}],
             "tools": TOOLS,
@@ -276,7 +295,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "sua",
         True,
     ),
-    "xlam-function-calling-60k": (
+    "xLAM function calling": (
         {
             "id": 1,
             "query": "Cold?",
@@ -293,7 +312,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "sua",
         False,
     ),
-    "APIGen-MT-5k": (
+    "APIGen-MT": (
         {
             "system": "s",
             "tools": TOOLS,
@@ -308,12 +327,20 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "sucta",
         True,
     ),
-    "SWE-smith-trajectories": (
+    "SWE-smith trajectories": (
         {
             "traj_id": "t",
+            "instance_id": "i",
+            "model": "m",
+            "resolved": True,
             "messages": json.dumps(
                 [
-                    {"role": "user", "content": [{"type": "text", "text": "Fix it"}], "agent": "main"},
+                    {
+                        "role": "user",
+                        "content": [{"type": "text", "text": "Fix it"}],
+                        "agent": "main",
+                        "message_type": "observation",
+                    },
                     {"role": "assistant", "content": "ls", "thought": "ls", "action": "ls", "tool_calls": [CALL]},
                     {"role": "tool", "content": [{"type": "text", "text": "a"}], "tool_call_ids": ["c"]},
                 ]
@@ -323,7 +350,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "uct",
         False,
     ),
-    "nebius/SWE-agent-trajectories": (
+    "Nebius SWE-agent": (
         {
             "instance_id": "a-1",
             "trajectory": [
@@ -337,7 +364,7 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "sua",
         False,
     ),
-    "nebius/SWE-rebench-openhands": (
+    "Nebius OpenHands": (
         {
             "trajectory_id": "t",
             "trajectory": [
@@ -358,14 +385,14 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "ua",
         False,
     ),
-    "dolly-15k": ({"instruction": "q", "context": "", "response": "r", "category": "x"}, "alpaca", "ua", False),
+    "Dolly": ({"instruction": "q", "context": "", "response": "r", "category": "x"}, "alpaca", "ua", False),
     "OpenOrca": ({"id": "x", "system_prompt": "s", "question": "q", "response": "r"}, "plain", "su", False),
-    "gsm8k": ({"question": "1+1?", "answer": "2"}, "plain", "u", False),
+    "GSM8K": ({"question": "1+1?", "answer": "2"}, "plain", "u", False),
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "OpenCodeReasoning-2": ({"question": "-", "r1_generation": "<think>"}, "the prompt is '-', which stands for one"),
-    "OpenCodeReasoning, split_1": ({"input": "-", "output": "<think>"}, "the prompt is '-', which stands for one"),
+    "OpenCodeReasoning `split_1`": ({"input": "-", "output": "<think>"}, "the prompt is '-', which stands for one"),
     "Nemotron, rendered": ({"input": "<|start_header_id|>user<|end_header_id|>\n\nq", "output": "a"}, "in markup"),
     "a prompt stored as JSON text": ({"prompt": json.dumps(CHAT[:1])}, "a list of messages as JSON"),
     "messages beside a question": ({"question": "q?", "input": CHAT[:1]}, "`question` and `input` are both there"),
@@ -407,9 +434,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"messages": json.dumps([CHAT[0], {"role": "reasoning", "content": "<think>a</think>"}, CHAT[0]])},
         "`messages[1].role` is 'reasoning'; known: system",
     ),
-    "oasst1": ({"message_id": "m", "text": "hi", "role": "prompter"}, "a message of a conversation"),
-    "mmlu": ({"question": "1+1?", "choices": ["1", "2"], "answer": 1}, "`choices` is there"),
+    "OASST": ({"message_id": "m", "text": "hi", "role": "prompter"}, "a message of a conversation"),
+    "MMLU": ({"question": "1+1?", "choices": ["1", "2"], "answer": 1}, "`choices` is there"),
 }
+
+
+def test_the_page_names_what_is_tested_and_nothing_else() -> None:
+    page = (ROOT / "docs" / "prompt-formats.md").read_text(encoding="utf-8")
+    table = page.partition("| format | shape looked up |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines()[2:]]
+    named = {name: form.strip("`") for form, *cells in rows for cell in cells for name in cell.split(", ") if name}
+    several = {"Toucan, SFT", "Llama-Nemotron Post-Training, texts"}
+    assert named == {name: form for name, (_, form, _, _) in READ.items() if name not in several}
 
 
 @pytest.mark.parametrize("name", READ)
@@ -444,7 +480,7 @@ def test_a_row_of_no_known_format_is_none(row: dict[str, Any]) -> None:
 
 
 def test_a_trajectory_keeps_what_each_said() -> None:
-    row = READ["nebius/SWE-agent-trajectories"][0]
+    row = READ["Nebius SWE-agent"][0]
     assert [m["content"] for m in read("sharegpt", row).messages] == ["s", "Fix it", "```\nls\n```"]
 
 
@@ -470,7 +506,7 @@ def test_an_alpaca_row_without_input_may_have_a_context(none: str) -> None:
 
 
 def test_calls_in_turns_of_their_own_are_one_turn_with_what_was_said_before() -> None:
-    row = READ["Toucan-1.5M, SFT"][0]
+    row = READ["Toucan, SFT"][0]
     found = read("openai", row)
     said = found.messages[1]
     arguments = [call["function"]["arguments"] for call in said["tool_calls"]]
@@ -480,7 +516,7 @@ def test_calls_in_turns_of_their_own_are_one_turn_with_what_was_said_before() ->
     assert (again.messages, again.tools) == (found.messages, found.tools)
 
 
-@pytest.mark.parametrize("name", ["Toucan-1.5M", "Toucan-1.5M, SFT"])
+@pytest.mark.parametrize("name", ["Toucan", "Toucan, SFT"])
 def test_tools_in_a_templates_markup_are_those_that_are_declared(name: str) -> None:
     row = READ[name][0]
     assert read("openai", row).tools == [TOOL]
