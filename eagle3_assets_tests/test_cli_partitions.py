@@ -1,5 +1,6 @@
 """The commands about partitions, as a person types them."""
 
+import io
 import json
 import logging
 import os
@@ -7,9 +8,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
@@ -176,6 +179,33 @@ def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:
     assert speed_text(now, room=50) == "0 tokens/s; in flight: gpu-1:30000 16"
     assert speed_text(now, room=36) == "0 tokens/s"
     assert speed_text(Tracker(total=5).snapshot(), room=50) == "0 tokens/s"
+
+
+def test_the_bar_shows_rendering_and_begins_anew_for_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr("eagle3_assets.cli.partitions.messages", lambda: screen)
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
+    tracker = Tracker(total=2_500)
+    with _bar(1) as listener:
+        listener.rendered("d", 2_500, 2_500)
+        rendered = drawn(screen)
+        listener("d", tracker.snapshot())
+        tracker.finished(10)
+        listener("d", tracker.snapshot())
+        generated = drawn(screen)
+    assert "[1/1] d" in rendered
+    assert "2500/2500 prompts rendered" in rendered
+    assert "1/2500 " in generated
+    assert "tokens/s" in generated
+    assert "rendered" not in generated
+
+
+def drawn(screen: Console) -> str:
+    """What the bars at a terminal show now."""
+    [bars] = screen._live_stack
+    page = Console(file=io.StringIO(), width=100)
+    page.print(bars.get_renderable())
+    return page.file.getvalue()  # type: ignore[attr-defined, no-any-return] # it is the one above
 
 
 def test_what_engines_log_is_seen_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

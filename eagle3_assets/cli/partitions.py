@@ -251,8 +251,8 @@ def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "
 
 @contextmanager
 def _bar(partitions: int) -> "Iterator[ProgressListener]":
-    """A bar for the partition that is being generated; on a pipe, a line for each when it is done."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    """A bar for the partition that is rendered, then generated; on a pipe, a line for each when it is generated."""
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     from eagle3_assets.engines.log import heard
@@ -267,13 +267,23 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         console=screen,
         disable=not live,
     )
-    tasks: dict[str, object] = {}
+    tasks: dict[str, TaskID] = {}
+    generating: set[str] = set()
+
+    def task(partition: str) -> TaskID:
+        if partition not in tasks:
+            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed="")
+        return tasks[partition]
+
+    def tell_rendered(partition: str, done: int, total: int) -> None:
+        bars.update(task(partition), completed=done, total=total, speed="prompts rendered")
 
     def tell(partition: str, now: "Progress") -> None:
+        if partition not in generating:
+            generating.add(partition)
+            bars.reset(task(partition))  # the time that is left is not measured by rendering
         speed = speed_text(now, room=screen.width - BESIDE_SPEED)
-        if partition not in tasks:
-            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
-        bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
+        bars.update(task(partition), completed=now.done, total=now.total, speed=speed)
         if not live and now.done == now.total:
             screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
@@ -282,7 +292,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         screen.print(Text(line, style=WARNING if level >= logging.WARNING else ""), soft_wrap=True)
 
     with bars, heard(show):
-        yield ProgressListener(tell)
+        yield ProgressListener(tell, tell_rendered)
 
 
 def speed_text(now: "Progress", room: int) -> str:
