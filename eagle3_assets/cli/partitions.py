@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from eagle3_assets.cli.decode import decode, loaded_target
 from eagle3_assets.cli.page import HtmlOption, write_page_of
-from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, messages, say, waiting
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, messages_beside_runs, say, waiting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -245,12 +246,12 @@ def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "
     from eagle3_assets.running import materialize as run
     from eagle3_assets.running import persistent_instance
 
-    with persistent_instance() as instance, _bar(len(keys)) as listener:
+    with persistent_instance() as instance, messages_beside_runs() as screen, _bar(screen, len(keys)) as listener:
         return list(run(project, keys, instance, listener=listener, wishes=wishes))
 
 
 @contextmanager
-def _bar(partitions: int) -> "Iterator[ProgressListener]":
+def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
     """A bar for the partition that is rendered, then generated; on a pipe, a line for each when it is generated."""
     from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -258,7 +259,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
     from eagle3_assets.engines.log import heard
     from eagle3_assets.resources import ProgressListener
 
-    screen, live = messages(), sys.stderr.isatty()
+    live = screen.file.isatty()
     bars = Bars(
         TextColumn("{task.description:<24}"),
         BarColumn(),
