@@ -271,20 +271,22 @@ def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
     tasks: dict[str, TaskID] = {}
     generating: set[str] = set()
 
-    def task(partition: str) -> TaskID:
+    def task(partition: str, total: int) -> TaskID:
         if partition not in tasks:
-            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed="")
+            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", total=total, speed="")
         return tasks[partition]
 
     def tell_rendered(partition: str, done: int, total: int) -> None:
-        bars.update(task(partition), completed=done, total=total, speed="prompts rendered")
+        bars.update(task(partition, total), completed=done, speed="prompts rendered")
 
     def tell(partition: str, now: "Progress") -> None:
         if partition not in generating:
             generating.add(partition)
-            bars.reset(task(partition))  # the time that is left is not measured by rendering
+            bars.reset(
+                task(partition, now.total), total=now.total
+            )  # the time that is left is not measured by rendering
         speed = speed_text(now, room=screen.width - BESIDE_SPEED)
-        bars.update(task(partition), completed=now.done, total=now.total, speed=speed)
+        bars.update(task(partition, now.total), completed=now.done, total=now.total, speed=speed)
         if not live and now.done == now.total:
             screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
