@@ -282,9 +282,8 @@ def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
     def tell(partition: str, now: "Progress") -> None:
         if partition not in generating:
             generating.add(partition)
-            bars.reset(
-                task(partition, now.total), total=now.total
-            )  # the time that is left is not measured by rendering
+            # The time that is left is not that of rendering.
+            bars.reset(task(partition, now.total), total=now.total, speed="")
         speed = speed_text(now, room=screen.width - BESIDE_SPEED)
         bars.update(task(partition, now.total), completed=now.done, total=now.total, speed=speed)
         if not live and now.done == now.total:
