@@ -8,6 +8,7 @@ Prompts are text that others wrote: whatever leaves :func:`prompt_lines` is safe
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -20,10 +21,10 @@ from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.dialogue import RefusedRowError
 from eagle3_assets.prompts.message_parts import TextPart, message_parts
-from eagle3_assets.prompts.render import render_text, template_fault
+from eagle3_assets.prompts.render import prompt_ids, render_text, template_fault
 from eagle3_assets.prompts.template_forms import call_form, formed, has_calls, other_ids
 from eagle3_assets.sample_sources import Choice, SourceError, named_by, not_among, shown_ids
-from eagle3_assets.storage.files import scan_parquet
+from eagle3_assets.storage.files import StorageError, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokens.codec import Codec
 from eagle3_assets.tokens.quantiles import spread
@@ -107,6 +108,25 @@ def stored_prompts(
         raise SourceError(_no_sample(partition, missing, tokenized))
 
 
+def partition_of(project: Project, sample_id: str) -> Partition:
+    """The partition that has the prompt of a sample; a trial only where no other has it.
+
+    Raises:
+        SourceError: none has it, or several have.
+    """
+    found = [partition for partition in project.partitions.values() if _has(project, partition, sample_id)]
+    found = [partition for partition in found if not partition.trial] or found
+    asked = repr(shown_line(sample_id))
+    keys = ", ".join(partition.key for partition in found or project.partitions.values())
+    if not found:
+        raise SourceError(
+            f"{asked} is neither a partition nor a sample of one whose tokenized_prompts are made; partitions: {keys}"
+        )
+    if len(found) > 1:
+        raise SourceError(f"several partitions have a sample {asked}: {keys}; name one, and the sample with --id")
+    return found[0]
+
+
 def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any] | None) -> PromptView:
     """One prompt.
 
@@ -145,7 +165,7 @@ def prompt_view(target: LoadedTarget, row: dict[str, Any], source: dict[str, Any
         return view(None, f"it is refused now: {error}", changed=True)
     except Exception as error:  # noqa: BLE001 - a template is data: whatever it raises is about this row
         return view(None, f"the chat template refuses it now: {template_fault(error)}", changed=True)
-    if list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) != list(row["prompt_ids"]):
+    if prompt_ids(target.tokenizer, [text]) != [list(row["prompt_ids"])]:
         remark = "rendered now it has other ids: materialize tokenized_prompts again to see what messages become"
         return view(None, remark, changed=True)
     codec = Codec(target.tokenizer, target.profile)
@@ -264,6 +284,13 @@ def _id_parts(
         IdPart(what, begin, max(begin, end), known)
         for what, (begin, end), known in zip((*roles, SUFFIX), pairwise(bounds), sure, strict=True)
     )
+
+
+def _has(project: Project, partition: Partition, sample_id: str) -> bool:
+    with suppress(StorageError):  # its prompts are not made
+        rows = scan_parquet(project.layout.asset_file("tokenized_prompts", partition.key), asset="tokenized_prompts")
+        return not rows.select("sample_id").filter(named_by([sample_id])).collect().is_empty()
+    return False
 
 
 def _no_sample(partition: Partition, missing: Sequence[str], tokenized: pl.LazyFrame) -> str:

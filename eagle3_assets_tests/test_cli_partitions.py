@@ -1,19 +1,24 @@
 """The commands about partitions, as a person types them."""
 
+import io
 import json
 import logging
 import os
+import pty
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner
 
 from eagle3_assets.cli import app
 from eagle3_assets.cli.partitions import _bar, chosen, speed_text
+from eagle3_assets.cli.terminal import messages
 from eagle3_assets.config import load_config
 from eagle3_assets.engines.base import ServerLoad
 from eagle3_assets.generation.progress import Tracker
@@ -178,9 +183,61 @@ def test_the_servers_stand_beside_the_bar_where_there_is_room() -> None:
     assert speed_text(Tracker(total=5).snapshot(), room=50) == "0 tokens/s"
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_shows_rendering_and_begins_anew_for_generation() -> None:
+    screen = Console(file=Terminal(), force_terminal=True, width=100)
+    tracker = Tracker(total=2_500)
+    with _bar(screen, 1) as listener:
+        listener.rendered("d", 2_500, 2_500)
+        rendered = drawn(screen)
+        listener("d", tracker.snapshot())
+        tracker.finished(10)
+        listener("d", tracker.snapshot())
+        generated = drawn(screen)
+    assert "[1/1] d" in rendered
+    assert "2500/2500 prompts rendered" in rendered
+    assert "1/2500 " in generated
+    assert "tokens/s" in generated
+    assert "rendered" not in generated
+
+
+@pytest.mark.slow
+def test_the_bar_is_drawn_while_dagster_has_the_steps_error_go_into_a_file(
+    make_project: ProjectMaker, tmp_path: Path
+) -> None:
+    # So many prompts spell a structural token that nothing is generated.
+    rows = [
+        {"id": n, "messages": [{"role": "user", "content": "Hello" + "<|im_end|>" * (n < 300)}]} for n in range(4_000)
+    ]
+    make_project(rows)
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "eagle3_assets.cli", "materialize", "d", "--config", str(tmp_path / "eagle3.yaml")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=end) as process:
+        os.close(end)
+        seen = b""
+        with suppress(OSError):  # which says that nobody has the other end any more
+            while read := os.read(terminal, 65_536):
+                seen += read
+    os.close(terminal)
+    assert process.returncode == 1
+    assert b"2000/4000 prompts rendered" in seen
+
+
+def drawn(screen: Console) -> str:
+    """What the bars at a terminal show now."""
+    [bars] = screen._live_stack
+    page = Console(file=io.StringIO(), width=100)
+    page.print(bars.get_renderable())
+    return page.file.getvalue()  # type: ignore[attr-defined, no-any-return] # it is the one above
+
+
 def test_what_engines_log_is_seen_at_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("eagle3_assets.engines.sglang.pool")
-    with _bar(1) as listener:
+    with _bar(messages(), 1) as listener:
         logger.warning("left out until it answers again: %s", "http://[fe80::1]:30000: \x1b[31mgone " + "x" * 100)
         logger.info("answers again")
         listener("d", Tracker(total=0).snapshot((ServerLoad("http://[fe80::1]:30000", 0, live=False, evictions=1),)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from eagle3_assets.cli import app
@@ -81,6 +82,43 @@ def test_ids_are_one_row_each_and_go_on_from_message_to_message(make_project: Pr
     assert [(int(index), int(token)) for index, token in rows] == list(enumerate(ids_of(project, "trip:4:0")))
 
 
+def test_a_samples_id_alone_is_found_wherever_it_lies(make_project: ProjectMaker, tmp_path: Path) -> None:
+    project = stored(make_project(ROWS))
+    for asset in ("prompts", "tokenized_prompts"):  # a trial has it, too
+        frame = pl.read_parquet(str(project.layout.asset_file(asset, "d")))
+        frame.write_parquet(str(project.layout.asset_file(asset, "d-trial")))
+    config = ["--config", str(tmp_path / "eagle3.yaml")]
+    alone = CliRunner().invoke(app, ["prompt", "trip:4:0", *config])
+    assert (alone.exit_code, alone.stdout) == (0, shown(tmp_path, "--id", "trip:4:0").stdout)
+    both = CliRunner().invoke(app, ["prompt", "spoiled:1:0", "--id", "trip:4:0", *config])
+    assert both.stdout == shown(tmp_path, "-n", "2").stdout
+    assert project.layout.asset_file("tokenized_prompts", "d").exists()
+    project.layout.asset_file("tokenized_prompts", "d").unlink()
+    of_trial = CliRunner().invoke(app, ["prompt", "trip:4:0", *config])
+    assert of_trial.stdout == alone.stdout
+    none = CliRunner().invoke(app, ["prompt", "trip:9:0", *config])
+    assert none.exit_code == 2
+    said = (
+        "'trip:9:0' is neither a partition nor a sample of one whose tokenized_prompts are made; partitions: d, d-trial"
+    )
+    assert said in " ".join(none.stderr.split())
+
+
+def test_a_samples_id_that_two_datasets_have_is_asked_back(make_project: ProjectMaker, tmp_path: Path) -> None:
+    project = stored(make_project(ROWS))
+    config = yaml.safe_load((tmp_path / "eagle3.yaml").read_text(encoding="utf-8"))
+    config["datasets"].append({**config["datasets"][0], "name": "e"})
+    (tmp_path / "eagle3.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    for asset in ("prompts", "tokenized_prompts"):
+        frame = pl.read_parquet(str(project.layout.asset_file(asset, "d")))
+        frame.write_parquet(str(project.layout.asset_file(asset, "e")))
+    asked = CliRunner().invoke(app, ["prompt", "trip:4:0", "--config", str(tmp_path / "eagle3.yaml")])
+    assert asked.exit_code == 2
+    assert "several partitions have a sample 'trip:4:0': d, e; name one, and the sample with --id" in " ".join(
+        asked.stderr.split()
+    )
+
+
 def test_a_refused_prompt_says_why(make_project: ProjectMaker, tmp_path: Path) -> None:
     stored(make_project(ROWS))
     result = shown(tmp_path, "--id", "spoiled:1:0")
@@ -127,7 +165,7 @@ def test_prompts_that_are_not_what_the_template_gives_now_are_said_to_be(
     ("arguments", "said"),
     [
         ((), "there is no such file; materialize prompts of this partition first"),
-        (("--spread", "--id", "a"), "--spread and --id exclude each other"),
+        (("--spread", "--id", "a"), "--spread and the id of a sample exclude each other"),
     ],
 )
 def test_nothing_to_show_is_one_message(

@@ -17,7 +17,7 @@ from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.judging import given_other_ids
 from eagle3_assets.project import Project
 from eagle3_assets.remote_code import warning
-from eagle3_assets.resources import TargetResource
+from eagle3_assets.resources import ProgressListener, TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokenizing import tokenized
 from eagle3_assets.tokens.columns import TokenColumn
@@ -48,7 +48,10 @@ def build(project: Project) -> dg.AssetsDefinition:
     )
     @failing_clearly()
     def tokenized_prompts(
-        context: dg.AssetExecutionContext, prompts: pl.LazyFrame, target: dg.ResourceParam[TargetResource]
+        context: dg.AssetExecutionContext,
+        prompts: pl.LazyFrame,
+        target: dg.ResourceParam[TargetResource],
+        progress: dg.ResourceParam[ProgressListener],
     ) -> dg.MaterializeResult[pl.DataFrame]:
         partition = project.partition(context.partition_key)
         loaded = target.load()
@@ -59,6 +62,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         for part in tokenized(project, partition, loaded, prompts):
             parts.append(part)
             versions += TokenColumn.from_series(part["prompt_ids"]).digests()
+            progress.rendered(partition.key, len(versions), total)
             if time.monotonic() - told >= TOLD_EVERY_S:
                 context.log.info(f"rendered {len(versions):,} of {total:,} prompts")
                 told = time.monotonic()

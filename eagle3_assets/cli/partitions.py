@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from eagle3_assets.cli.decode import decode, loaded_target
 from eagle3_assets.cli.page import HtmlOption, write_page_of
-from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, messages, say, waiting
+from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, messages_beside_runs, say, waiting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -257,20 +258,20 @@ def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "
     from eagle3_assets.running import materialize as run
     from eagle3_assets.running import persistent_instance
 
-    with persistent_instance() as instance, _bar(len(keys)) as listener:
+    with persistent_instance() as instance, messages_beside_runs() as screen, _bar(screen, len(keys)) as listener:
         return list(run(project, keys, instance, listener=listener, wishes=wishes))
 
 
 @contextmanager
-def _bar(partitions: int) -> "Iterator[ProgressListener]":
-    """A bar for the partition that is being generated; on a pipe, a line for each when it is done."""
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
+    """A bar for the partition that is rendered, then generated; on a pipe, a line for each when it is generated."""
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     from eagle3_assets.engines.log import heard
     from eagle3_assets.resources import ProgressListener
 
-    screen, live = messages(), sys.stderr.isatty()
+    live = screen.file.isatty()
     bars = Bars(
         TextColumn("{task.description:<24}"),
         BarColumn(),
@@ -279,13 +280,24 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         console=screen,
         disable=not live,
     )
-    tasks: dict[str, object] = {}
+    tasks: dict[str, TaskID] = {}
+    generating: set[str] = set()
+
+    def task(partition: str, total: int) -> TaskID:
+        if partition not in tasks:
+            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", total=total, speed="")
+        return tasks[partition]
+
+    def tell_rendered(partition: str, done: int, total: int) -> None:
+        bars.update(task(partition, total), completed=done, speed="prompts rendered")
 
     def tell(partition: str, now: "Progress") -> None:
+        if partition not in generating:
+            generating.add(partition)
+            # The time that is left is not that of rendering.
+            bars.reset(task(partition, now.total), total=now.total, speed="")
         speed = speed_text(now, room=screen.width - BESIDE_SPEED)
-        if partition not in tasks:
-            tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", speed=speed)
-        bars.update(tasks[partition], completed=now.done, total=now.total, speed=speed)  # type: ignore[arg-type]
+        bars.update(task(partition, now.total), completed=now.done, total=now.total, speed=speed)
         if not live and now.done == now.total:
             screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
@@ -294,7 +306,7 @@ def _bar(partitions: int) -> "Iterator[ProgressListener]":
         screen.print(Text(line, style=WARNING if level >= logging.WARNING else ""), soft_wrap=True)
 
     with bars, heard(show):
-        yield ProgressListener(tell)
+        yield ProgressListener(tell, tell_rendered)
 
 
 def speed_text(now: "Progress", room: int) -> str:

@@ -15,7 +15,13 @@ from eagle3_assets.cli.terminal import OWN_PROCESS, place_given, say, writer
 
 def prompt(
     ctx: typer.Context,
-    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="A partition's key.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="PARTITION|SAMPLE_ID",
+            help="A partition's key, or the id of a sample, which is looked for in all partitions.",
+        ),
+    ],
     count: Annotated[
         int, typer.Option("-n", min=1, metavar="N", help="How many prompts; with --id, all of those.")
     ] = 5,
@@ -40,24 +46,26 @@ def prompt(
     puts them, mostly before the first message.
 
     Exit code 0: what is shown is what source, template and tokenizer give now. 1: of a prompt it is not, which is said
-    at it. 2: nothing to show, or a sample asked for by --id is not there.
+    at it. 2: nothing to show, or a sample asked for is not there.
     """
     from eagle3_assets.decoding import Decoder
     from eagle3_assets.pages.prompts import prompts_page
-    from eagle3_assets.prompt_views import prompt_json, prompt_lines, stored_prompts
+    from eagle3_assets.prompt_views import partition_of, prompt_json, prompt_lines, stored_prompts
     from eagle3_assets.sample_sources import Choice, SourceError
     from eagle3_assets.storage.files import write_page
 
-    if spread and sample_ids:
-        raise SourceError("--spread and --id exclude each other")
     if html is not None and (ids or as_json):
         raise SourceError("--html does not go with --ids or --json: its page has the ids")
     place = None if html is None else place_given(html)
     project = open_project(config)
-    chosen = project.partition(partition)
+    chosen, asked = project.partitions.get(name), tuple(sample_ids or ())
+    if chosen is None:
+        chosen, asked = partition_of(project, name), (name, *asked)
+    if spread and asked:
+        raise SourceError("--spread and the id of a sample exclude each other")
     target = loaded_target(project.config.target, own_process=ctx.obj == OWN_PROCESS)
     decoder = Decoder(target.tokenizer, target.profile)
-    views = stored_prompts(project, chosen, target, Choice(count, spread, tuple(sample_ids or ())))
+    views = stored_prompts(project, chosen, target, Choice(count, spread, asked))
     if place is not None:
         shown = list(views)
         page = prompts_page(chosen.key, shown, decoder)

@@ -5,8 +5,8 @@ What belongs here: the terminal as such. Not here: any command.
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -185,6 +185,18 @@ def console() -> Console:
 def messages() -> Console:
     """What goes to a person beside the output: bars and what they stand among."""
     return _console(sys.stderr)
+
+
+@contextmanager
+def messages_beside_runs() -> Iterator[Console]:
+    """The same while Dagster runs: it has its steps' standard error go into a file, where no bar is drawn."""
+    if not sys.stderr.isatty():
+        yield messages()
+        return
+    with os.fdopen(
+        os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding, errors=sys.stderr.errors
+    ) as terminal:
+        yield _console(terminal)
 
 
 def waiting(text: str) -> AbstractContextManager[object]:

@@ -57,6 +57,16 @@ def render_text(
     )
 
 
+def prompt_ids(tokenizer: ChatTokenizer, texts: list[str]) -> list[list[int]]:
+    """The ids of rendered prompts.
+
+    The template writes special tokens itself; the tokenizer adding its own would double the first. What is too long for
+    the target is refused by name: transformers' own warning speaks of errors that there will not be.
+    """
+    encoded = tokenizer(texts, add_special_tokens=False, padding=False, truncation=False, verbose=False)
+    return [list(ids) for ids in encoded["input_ids"]]
+
+
 def rendered_modes(
     tokenizer: ChatTokenizer, *, chat_template: str | None = None, arguments: Mapping[str, Any] | None = None
 ) -> dict[Mode, str]:
@@ -151,12 +161,11 @@ def tokenize_rows(
         else:
             texts.append(text)
             reasons.append(None)
-    # The template writes special tokens itself; the tokenizer adding its own would double the first.
-    ids = tokenizer(texts, add_special_tokens=False, padding=False, truncation=False)["input_ids"] if texts else []
+    ids = prompt_ids(tokenizer, texts) if texts else []
     return pl.DataFrame(
         {
             "sample_id": rows["sample_id"],
-            "prompt_ids": [None if reason else list(row) for row, reason in zip(ids, reasons, strict=True)],
+            "prompt_ids": [None if reason else row for row, reason in zip(ids, reasons, strict=True)],
             "prompt_tokens": [None if reason else len(row) for row, reason in zip(ids, reasons, strict=True)],
             "thinking": [thinking] * len(texts),
             "status": ["refused" if reason else "ready" for reason in reasons],

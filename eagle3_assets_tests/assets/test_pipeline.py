@@ -49,10 +49,15 @@ def run(project: Project, instance: dg.DagsterInstance, key: str = "d", **wishes
 
 
 def run_some(
-    project: Project, instance: dg.DagsterInstance, *assets: str, config: dict[str, Any] | None = None, key: str = "d"
+    project: Project,
+    instance: dg.DagsterInstance,
+    *assets: str,
+    config: dict[str, Any] | None = None,
+    key: str = "d",
+    listener: ProgressListener | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Some assets and their checks, as a person would select them in the UI."""
-    job = build_defs(project).resolve_job_def(PARTITION_JOB)
+    job = build_defs(project, listener=listener).resolve_job_def(PARTITION_JOB)
     return job.execute_in_process(
         instance=instance,
         partition_key=key,
@@ -533,8 +538,11 @@ def test_a_long_rendering_says_how_far_it_is(
 ) -> None:
     monkeypatch.setattr("eagle3_assets.assets.tokenized_prompts.TOLD_EVERY_S", 0.0)
     rows = [{"id": n, "messages": [{"role": "user", "content": "Hello"}]} for n in range(2_500)]
-    result = run_some(make_project(rows), instance, "prompts", "tokenized_prompts")
+    seen: list[tuple[str, int, int]] = []
+    listener = ProgressListener(tell_rendered=lambda *now: seen.append(now))
+    result = run_some(make_project(rows), instance, "prompts", "tokenized_prompts", listener=listener)
     assert result.success
+    assert seen == [("d", 2_000, 2_500), ("d", 2_500, 2_500)]
     said = [entry.user_message for entry in instance.all_logs(result.run_id)]
     told = [line for line in said if line.startswith("rendered ")]
     assert told == ["rendered 2,000 of 2,500 prompts", "rendered 2,500 of 2,500 prompts"]

@@ -158,7 +158,13 @@ def test_an_odd_row_is_taken_or_refused_by_name_and_shifts_nothing(case: str, pl
     if refusal is None:
         assert not found.refused
         assert str(row.get("id", numbers[2])) == numbers[2]
-        assert json.loads(found.rows["messages"][1])[-1] == row["messages"][-1]
+        said = json.loads(found.rows["messages"][1])
+        assert [message["role"] for message in said] == [message["role"] for message in row["messages"]]
+        assert [message["content"] for message in said] == [message["content"] or "" for message in row["messages"]]
+        for message, given in zip(said, row["messages"], strict=True):
+            arguments = [made["function"]["arguments"] for made in given.get("tool_calls", ())]
+            read_as = [made["function"]["arguments"] for made in message.get("tool_calls", ())]
+            assert read_as == [json.loads(text) if isinstance(text, str) else text for text in arguments]
     else:
         [refused] = found.refused
         assert refused.row == 2

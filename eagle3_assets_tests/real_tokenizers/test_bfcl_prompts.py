@@ -7,15 +7,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from eagle3_assets.prompts.formats import detect, read
+from eagle3_assets.config import Dataset
+from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
 from eagle3_assets.prompts.render import rendered_modes, tokenize_rows
+from eagle3_assets.prompts.rows import PromptRows, read_partition
 from eagle3_assets.target import load_tokenizer
 from eagle3_assets.tokens.context import Context
 from eagle3_assets.tokens.judge import judge_prompts
 from eagle3_assets.tokens.profile import resolve_profile
 from eagle3_assets_tests import bfcl
-from eagle3_assets_tests.conftest import DEMO
+from eagle3_assets_tests.conftest import DEMO, write_jsonl
 from eagle3_assets_tests.real_tokenizers.test_real_tokenizers import packages
 from eagle3_assets_tests.tokens import kimi
 
@@ -35,18 +37,16 @@ def rows() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def prompts(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """The rows as prompt rows; no row is refused."""
-    dialogues = [read("openai", row) for row in rows]
-    made = [
-        {
-            "sample_id": dialogue.source_id,
-            "messages": json.dumps(dialogue.messages, ensure_ascii=False, separators=(",", ":")),
-            "tools": json.dumps(dialogue.tools, ensure_ascii=False, separators=(",", ":")) if dialogue.tools else None,
-        }
-        for dialogue in dialogues
-    ]
-    return pl.DataFrame(made)
+def found(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> PromptRows:
+    """The rows as a source, read as ``prompts`` reads one."""
+    source = write_jsonl(tmp_path_factory.mktemp("bfcl") / "rows.jsonl", rows)
+    return read_partition(dataset_partitions(Dataset(name="d", source=str(source)))[0], 20)
+
+
+@pytest.fixture(scope="session")
+def prompts(found: PromptRows) -> pl.DataFrame:
+    """The prompts that were made of them."""
+    return found.rows
 
 
 @pytest.fixture(scope="session", params=["demo", "qwen3", "kimi"])
@@ -62,9 +62,11 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return kimi.load_tokenizer(directory), kimi.VOCAB_SIZE, DEMO_TEMPLATE
 
 
-def test_every_row_is_told_and_read(rows: list[dict[str, Any]], prompts: pl.DataFrame) -> None:
-    assert detect(rows).format == "openai"
-    assert len(rows) == len(prompts) == 4041
+def test_every_row_is_told_read_and_accounted_for(rows: list[dict[str, Any]], found: PromptRows) -> None:
+    assert [file.format for file in found.files] == ["openai"]
+    accounts = found.accounts
+    assert (accounts.rows, accounts.used, accounts.refused, accounts.unaccounted) == (4041, 4041, 0, 0), found.refused
+    assert found.rows["sample_id"].to_list() == [f"{row['id']}:{len(row['messages'])}:0" for row in rows]
     assert sum(any("tool_calls" in message for message in row["messages"]) for row in rows) > 300
 
 
