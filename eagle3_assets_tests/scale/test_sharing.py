@@ -1,15 +1,12 @@
 """Shares of servers, kept in Postgres: runs that start at the same moment, and Postgres away for a while."""
 
+import json
 import os
 import subprocess
-import threading
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
-from eagle3_assets.engines.base import Standing
-from eagle3_assets.sharing import SlotShare
 from eagle3_assets_tests.scale.cluster import (
     BIN,
     DEPLOY,
@@ -28,17 +25,17 @@ pytestmark = [pytest.mark.scale, pytest.mark.timeout(300)]
 PASSWORD = "hunter4-hunter4"  # noqa: S105 - of a server that lives as long as the test
 
 
+def environment_of(home: Path, port: int) -> dict[str, str]:
+    where = {"HOST": "127.0.0.1", "PORT": str(port), "USERNAME": "postgres", "PASSWORD": PASSWORD, "DB": "postgres"}
+    return {**os.environ, "DAGSTER_HOME": str(home), **{f"DAGSTER_PG_{name}": value for name, value in where.items()}}
+
+
 def test_a_run_outlives_a_restart_of_postgres(tmp_path: Path) -> None:
     """One that has no share yet gets it when Postgres is back; one that cannot give it back ends all the same."""
     needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
     port, log = free_port(), tmp_path / "log"
     (tmp_path / "dagster.yaml").write_text((DEPLOY / "postgres" / "dagster.yaml").read_text())
-    where = {"HOST": "127.0.0.1", "PORT": str(port), "USERNAME": "postgres", "PASSWORD": PASSWORD, "DB": "postgres"}
-    environment = {
-        **os.environ,
-        "DAGSTER_HOME": str(tmp_path),
-        **{f"DAGSTER_PG_{name}": value for name, value in where.items()},
-    }
+    environment = environment_of(tmp_path, port)
     with postgres_folder(PASSWORD) as folder, mock_server(tmp_path, delay_s=0.01) as (endpoint, _):
         command = [str(BIN / "python"), "-m", "eagle3_assets_tests.scale.sharer", endpoint, "50"]
         with (
@@ -75,30 +72,16 @@ def test_a_run_outlives_a_restart_of_postgres(tmp_path: Path) -> None:
 
 def test_runs_that_start_at_the_same_moment_all_get_a_share_and_no_slot_is_given_twice(tmp_path: Path) -> None:
     """Dagster inserts a new pool's row for each of them, and may let two claim one slot."""
-    runs, limit, times = 8, 16, 6
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    runs, limit = 8, 16
+    (tmp_path / "dagster.yaml").write_text((DEPLOY / "postgres" / "dagster.yaml").read_text())
     with postgres(PASSWORD) as port:
-        url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
-        settings = {"storage": {"postgres": {"postgres_url": url}}}
-        with dg.DagsterInstance.local_temp(str(tmp_path), overrides=settings) as instance:
-            for time in range(times):
-                standing = Standing(f"http://127.0.0.1:{1 + time}", limit, allowed=0, in_flight=0, wanted=limit)
-                ids = [instance.add_run(dg.DagsterRun(job_name="partition")).run_id for _ in range(runs)]
-                shares = [SlotShare(instance, run_id) for run_id in ids]
-                at_once = threading.Barrier(runs)
-                given: list[int] = []
-
-                def claim(
-                    share: SlotShare, standing: Standing = standing, at_once: threading.Barrier = at_once
-                ) -> None:
-                    at_once.wait()
-                    given.append(share.settle([standing])[standing.endpoint])  # noqa: B023 - the threads end before the loop goes on
-
-                threads = [threading.Thread(target=claim, args=[share]) for share in shares]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-                assert len(given) == runs
-                assert sum(given) <= limit
-                for share in shares:
-                    share.release()
+        command = [str(BIN / "python"), "-m", "eagle3_assets_tests.scale.claimers", str(runs), str(limit)]
+        for _ in range(4):
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment_of(tmp_path, port), capture_output=True, check=False
+            )
+            assert done.returncode == 0, done.stderr.decode()
+            given = json.loads(done.stdout)
+            assert len(given) == runs
+            assert sum(given) <= limit
