@@ -18,6 +18,7 @@ from eagle3_assets.checks import laws, replay, sources, vocabulary
 from eagle3_assets.jobs import corpus_job, export_job, partition_job, replay_job, trial_job
 from eagle3_assets.project import Project
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
+from eagle3_assets.starting import watch_starting_runs
 from eagle3_assets.storage.io_managers import GenerationsIOManager, ParquetIOManager
 
 ASSETS = (
@@ -50,7 +51,7 @@ def build_defs(project: Project, *, listener: ProgressListener | None = None) ->
             vocabulary.build(project),
         ],
         jobs=[trial_job(project), partition_job, export_job, corpus_job, replay_job(project)],
-        sensors=[carry_on, *alert_sensors(project.config.alerts)],
+        sensors=[carry_on, watch_starting_runs, *alert_sensors(project.config.alerts)],
         resources={
             "target": TargetResource(project.config.target),
             "engine": EngineResource(project.config.engine, project.config.target, project.layout.servers()),

@@ -197,6 +197,35 @@ def _answers(api: Api) -> bool:
     return bool(found["repositoriesOrError"].get("nodes"))
 
 
+def launch(api: Api, keys: list[str]) -> str:
+    """A backfill's id."""
+    selection = {"assetSelection": [{"path": [asset]} for asset in ASSETS], "partitionNames": keys, "tags": []}
+    launched = api(LAUNCH, params=selection)["launchPartitionBackfill"]
+    assert launched["__typename"] == "LaunchBackfillSuccess", launched
+    return str(launched["backfillId"])
+
+
+def ended_as(api: Api, backfill: str, seconds: float) -> str:
+    """How a backfill ends; the runs that it waits for, if it does not."""
+
+    def status() -> str | None:
+        found = api(STATUS, id=backfill)["partitionBackfillOrError"]["status"]
+        return found if found not in ("REQUESTED", "COMPLETING") else None
+
+    try:
+        return wait_for(status, "the backfill ends", seconds)
+    except AssertionError as error:
+        left = [(run["runId"], run["status"], run["partition"]) for run in runs_of(api) if run["status"] != "SUCCESS"]
+        raise AssertionError(f"{error}; not made: {left}") from error
+
+
+def by_status(api: Api) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for run in runs_of(api):
+        found.setdefault(run["status"], []).append(run["runId"])
+    return found
+
+
 def verdicts_of(api: Api, keys: list[str]) -> list[tuple[str, bool, str, str]]:
     """Law, whether it passed, severity and sentence of the last check of each law on each partition."""
     found = []
@@ -237,9 +266,7 @@ def test_a_backfill_outlives_a_node_and_a_server(
             found = find_unfinished(tmp_path / "nowhere", there.sharing(key))
             return found.outputs if found else 0
 
-        selection = {"assetSelection": [{"path": [asset]} for asset in ASSETS], "partitionNames": keys, "tags": []}
-        launched = made.api(LAUNCH, params=selection)["launchPartitionBackfill"]
-        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        backfill = launch(made.api, keys)
 
         def doomed() -> tuple[str, list[str]] | None:
             """A worker that generates, and its runs, once some partitions are sealed."""
@@ -258,12 +285,7 @@ def test_a_backfill_outlives_a_node_and_a_server(
         wait_for(lambda: len(sealed()) > ended, "the other worker goes on", 300)
         victim.send_signal(signal.SIGKILL)
         told(f"a server was killed; {len(sealed())} partitions were sealed")
-
-        def ended_as() -> str | None:
-            backfill = made.api(STATUS, id=launched["backfillId"])["partitionBackfillOrError"]
-            return backfill["status"] if backfill["status"] not in ("REQUESTED", "COMPLETING") else None
-
-        assert wait_for(ended_as, "the backfill ends", 900) == "COMPLETED_SUCCESS"
+        assert ended_as(made.api, backfill, 600) == "COMPLETED_SUCCESS"
         told("the backfill has ended")
         runs = runs_of(made.api)
 
@@ -318,10 +340,10 @@ def test_a_backfill_outlives_a_node_and_a_server(
         told("one machine has made the same corpus")
 
 
-def test_what_is_queued_waits_for_a_head_that_died(
+def test_runs_that_are_lost_before_they_begin_are_run_again(
     bucket: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Launched into nothing, it would fail, as often as Dagster may run it again, within a minute."""
+    """With their node while they start, and with the head while they wait for room or are queued."""
     needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
     began = time.monotonic()
 
@@ -332,37 +354,41 @@ def test_what_is_queued_waits_for_a_head_that_died(
         endpoint, _ = stack.enter_context(mock_server(tmp_path, DELAY_S))
         config = write_config(tmp_path, [endpoint], shards=5)
         monkeypatch.chdir(tmp_path)
-        made = stack.enter_context(cluster(tmp_path, config, bucket, ["worker-a"], generating=2))
+        made = stack.enter_context(cluster(tmp_path, config, bucket, ["worker-a"], generating=3))
         told("the cluster is up")
         monkeypatch.setenv(STORAGE_VARIABLE, str(bucket))
         there = Project(load_config(config))
         keys = [f"d-{i:02}of05" for i in range(5)]
-        selection = {"assetSelection": [{"path": [asset]} for asset in ASSETS], "partitionNames": keys, "tags": []}
-        launched = made.api(LAUNCH, params=selection)["launchPartitionBackfill"]
-        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        backfill = launch(made.api, keys)
 
-        def by_status() -> dict[str, list[str]]:
-            found: dict[str, list[str]] = {}
-            for run in runs_of(made.api):
-                found.setdefault(run["status"], []).append(run["runId"])
-            return found
+        def starts() -> list[str]:
+            """Runs whose process is there and has not begun."""
+            on_worker = {run for ids in made.ray.running().values() for run in ids}
+            return sorted(on_worker & set(by_status(made.api).get("STARTING", [])))
 
-        wait_for(lambda: len(by_status().get("STARTED", [])) == 2, "two runs are under way", 200)
-        lost = by_status()["STARTED"]
+        lost = wait_for(starts, "a run starts", 200)
+        made.ray.nodes["worker-a"].die()
+        told(f"a node was killed on which {len(lost)} runs started")
+        wait_for(lambda: not starts() and not made.ray.running(), "Ray says so")
+        assert {status: len(ids) for status, ids in by_status(made.api).items()} == {"STARTING": 3, "QUEUED": 2}
+        made.start_worker("worker-a")
+
+        # Two have room, the third waits for it.
+        wait_for(lambda: len(by_status(made.api).get("STARTED", [])) == 2, "two runs are under way", 200)
+        wait_for(lambda: len(by_status(made.api).get("STARTING", [])) == 1, "one waits for room")
+        before = by_status(made.api)
+        assert set(lost) <= set(before["FAILURE"])
+        lost = [run for status in ("FAILURE", "STARTED", "STARTING") for run in before[status]]
         made.head[-1].die()
         told("the head was killed")
         made.ray.nodes["worker-a"].die()  # a worker ends a minute after its head, with the runs on it
         time.sleep(30)
-        assert {status: len(ids) for status, ids in by_status().items()} == {"STARTED": 2, "QUEUED": 3}
+        assert by_status(made.api) == before
         made.start_head()
         made.start_worker("worker-a")
         told("head and worker are back")
 
-        def ended_as() -> str | None:
-            backfill = made.api(STATUS, id=launched["backfillId"])["partitionBackfillOrError"]
-            return backfill["status"] if backfill["status"] not in ("REQUESTED", "COMPLETING") else None
-
-        assert wait_for(ended_as, "the backfill ends", 400) == "COMPLETED_SUCCESS"
+        assert ended_as(made.api, backfill, 500) == "COMPLETED_SUCCESS"
         told("the backfill has ended")
         runs = runs_of(made.api)
         assert {run["runId"] for run in runs if run["status"] != "SUCCESS"} == set(lost)
