@@ -6,6 +6,7 @@ Of one that is starting it looks at the clock alone; and where runs wait for roo
 
 import json
 import os
+import re
 
 import dagster as dg
 from dagster._core.launcher import CheckRunHealthResult, WorkerStatus
@@ -15,7 +16,7 @@ WATCH_VARIABLE = "EAGLE3_WATCH_STARTS"
 """Set where ``deploy/`` starts the code location of a cluster: the sensor is on there."""
 LOOK_S = 30
 
-_NOT_THERE = ("does not exist", "could not be found")
+_NOT_THERE = re.compile(r"Job \S+ (does not exist|could not be found)")
 """What Ray and Kubernetes say of a job that they do not have, told apart from a question that they refuse."""
 
 
@@ -36,7 +37,7 @@ def watch_starting_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     before = set(json.loads(context.cursor or "[]"))
     waiting, suspected, failed = 0, [], []
     for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTING])):
-        why = _gone(launcher.check_run_worker_health(run))
+        why = why_gone(launcher.check_run_worker_health(run))
         # It may have begun, or ended, while the cluster was asked.
         now = instance.get_run_by_id(run.run_id)
         if now is None or now.status != dg.DagsterRunStatus.STARTING:
@@ -53,9 +54,9 @@ def watch_starting_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
     return dg.SkipReason(f"{waiting} runs are starting, {len(suspected)} have no process{told}")
 
 
-def _gone(health: CheckRunHealthResult) -> str | None:
+def why_gone(health: CheckRunHealthResult) -> str | None:
     """Why a run that has not begun never will, if that is so."""
     said = health.msg or ""
     if health.status in (WorkerStatus.FAILED, WorkerStatus.SUCCESS):
         return said or "Its job has ended."
-    return said if health.status == WorkerStatus.UNKNOWN and any(text in said for text in _NOT_THERE) else None
+    return said if health.status == WorkerStatus.UNKNOWN and _NOT_THERE.search(said) else None

@@ -1,5 +1,6 @@
 """``deploy/k8s`` by the schemas of those who read it; no cluster runs here."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,3 +48,17 @@ def test_a_slip_of_the_pen_is_found(tmp_path: Path, name: str, right: str, wrong
     (folder / name).write_text(text.replace(right, wrong), encoding="utf-8")
     done = check(folder)
     assert done.returncode == 1 and done.stderr.startswith(told) and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_run_whose_job_is_gone_before_it_began_is_told_from_one_that_nobody_may_ask_for() -> None:
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    command = [str(BIN / "python"), "-m", "eagle3_assets_tests.scale.kubernetes_jobs"]
+    found = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    deleted = found.pop("deleted")
+    assert deleted.startswith("Job dagster-run-") and deleted.endswith(" could not be found")
+    assert found == {
+        "pending": None,
+        "failed": "K8s job failed",
+        "succeeded": "Its job has ended.",
+        "forbidden": None,
+    }
