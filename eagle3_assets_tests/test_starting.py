@@ -1,5 +1,6 @@
 """A run that is starting fails when its process is gone at two looks, and never for any other reason."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, RunLa
 from dagster._core.test_utils import create_run_for_test, instance_for_test
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 
+from eagle3_assets import starting
 from eagle3_assets.starting import watch_starting_runs
 
 STARTING = dg.DagsterRunStatus.STARTING
 FAILED = CheckRunHealthResult(WorkerStatus.FAILED, "Ray job failed. Message: its node has died")
 ENDED = CheckRunHealthResult(WorkerStatus.SUCCESS)
 RUNNING = CheckRunHealthResult(WorkerStatus.RUNNING)
-LOST = CheckRunHealthResult(WorkerStatus.UNKNOWN, "RuntimeError: ... Job dagster-run-1 does not exist")
+LOST = CheckRunHealthResult(WorkerStatus.UNKNOWN, "RuntimeError: ... Job dagster-run-1 does not exist.\n\nStack Trace:")
 LOST_BY_KUBERNETES = CheckRunHealthResult(WorkerStatus.UNKNOWN, "Job dagster-run-1 could not be found")
 REFUSED = CheckRunHealthResult(WorkerStatus.UNKNOWN, "ApiException: (403) Forbidden: cannot get resource jobs")
 SILENT = CheckRunHealthResult(WorkerStatus.UNKNOWN)
@@ -25,9 +27,11 @@ SILENT = CheckRunHealthResult(WorkerStatus.UNKNOWN)
 class Cluster(RunLauncher, ConfigurableClass):
     """A launcher whose runs' processes are as a test says; a real one shows most of this only when a machine dies."""
 
-    health: CheckRunHealthResult = RUNNING
+    health: CheckRunHealthResult | Exception = RUNNING
     begins = False
     asked = 0
+    hangs: threading.Event | None = None
+    """Until it is set."""
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,9 +61,13 @@ class Cluster(RunLauncher, ConfigurableClass):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         self.asked += 1
+        if self.hangs:
+            self.hangs.wait()
         if self.begins:
             start = dg.DagsterEvent(dg.DagsterEventType.RUN_START.value, run.job_name)
             self._instance.handle_run_event(run.run_id, start)
+        if isinstance(self.health, Exception):
+            raise self.health
         return self.health
 
 
@@ -79,7 +87,7 @@ def cluster_instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 class Watch:
     """The sensor, as Dagster's daemon asks it: each time with the cursor that it left."""
 
-    def __init__(self, instance: dg.DagsterInstance, health: CheckRunHealthResult) -> None:
+    def __init__(self, instance: dg.DagsterInstance, health: CheckRunHealthResult | Exception) -> None:
         self.instance = instance
         launcher = instance.run_launcher
         assert isinstance(launcher, Cluster)
@@ -100,9 +108,17 @@ class Watch:
         return found.status
 
 
-@pytest.mark.parametrize("health", [FAILED, ENDED, LOST, LOST_BY_KUBERNETES])
+@pytest.mark.parametrize(
+    ("health", "why"),
+    [
+        (FAILED, "Ray job failed. Message: its node has died"),
+        (ENDED, "Its job has ended."),
+        (LOST, "Job dagster-run-1 does not exist."),
+        (LOST_BY_KUBERNETES, "Job dagster-run-1 could not be found."),
+    ],
+)
 def test_a_run_without_a_process_fails_at_the_second_look(
-    cluster_instance: dg.DagsterInstance, health: CheckRunHealthResult
+    cluster_instance: dg.DagsterInstance, health: CheckRunHealthResult, why: str
 ) -> None:
     run = create_run_for_test(cluster_instance, status=STARTING)
     begun = create_run_for_test(cluster_instance, status=dg.DagsterRunStatus.STARTED)
@@ -113,19 +129,46 @@ def test_a_run_without_a_process_fails_at_the_second_look(
     assert watch.status(run) == dg.DagsterRunStatus.FAILURE
     assert watch.status(begun) == dg.DagsterRunStatus.STARTED  # Dagster's to watch
     failure = cluster_instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)[0]
-    assert failure.message.startswith("The process of this run was gone before the run began. ")
-    assert (health.msg or "Its job has ended.") in failure.message
+    assert failure.message == f"The process of this run was gone before the run began. {why}"
     assert watch.look() == "0 runs are starting, 0 have no process"
 
 
-@pytest.mark.parametrize("health", [RUNNING, REFUSED, SILENT])
+@pytest.mark.parametrize(
+    ("health", "told"),
+    [
+        (RUNNING, ""),
+        (REFUSED, "; of 2 of them the cluster tells nothing"),
+        (SILENT, "; of 2 of them the cluster tells nothing"),
+        (ConnectionError("the head is away"), "; of 2 of them the cluster tells nothing"),
+    ],
+)
 def test_a_run_that_waits_for_room_or_that_nobody_can_tell_of_is_left_alone(
-    cluster_instance: dg.DagsterInstance, health: CheckRunHealthResult
+    cluster_instance: dg.DagsterInstance, health: CheckRunHealthResult | Exception, told: str
 ) -> None:
-    run = create_run_for_test(cluster_instance, status=STARTING)
+    runs = [create_run_for_test(cluster_instance, status=STARTING) for _ in range(2)]
     watch = Watch(cluster_instance, health)
-    assert [watch.look() for _ in range(3)] == ["1 runs are starting, 0 have no process"] * 3
-    assert watch.status(run) == STARTING
+    assert [watch.look() for _ in range(3)] == [f"2 runs are starting, 0 have no process{told}"] * 3
+    assert [watch.status(run) for run in runs] == [STARTING, STARTING]
+
+
+def test_a_cluster_that_hangs_holds_up_one_thread_and_is_asked_again_when_it_goes_on(
+    cluster_instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "ASK_S", 0.1)
+    run = create_run_for_test(cluster_instance, status=STARTING)
+    watch = Watch(cluster_instance, FAILED)
+    watch.launcher.hangs = threading.Event()
+    assert {watch.look() for _ in range(3)} == {
+        "1 runs are starting, 0 have no process; of 1 of them the cluster tells nothing"
+    }
+    assert watch.launcher.asked == 1
+    [asking] = [thread for thread in threading.enumerate() if thread.name == starting.WATCH]
+    watch.launcher.hangs.set()
+    asking.join()
+    monkeypatch.setattr(starting, "ASK_S", 60.0)
+    watch.look()
+    watch.look()
+    assert watch.status(run) == dg.DagsterRunStatus.FAILURE
 
 
 def test_a_process_that_is_there_again_is_suspected_anew(cluster_instance: dg.DagsterInstance) -> None:

@@ -35,6 +35,8 @@ RENEWALS = 6
 """Renewals in the time after which a lease is taken to be nobody's."""
 KEPT_SHARE = 0.9
 """Share of that time after which a holder that could not renew it stops."""
+LOOK_S = 1.0
+"""Between looks whether a lease lasts whose last renewal is waited for."""
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +188,9 @@ class Lease:
         if self._ended.is_set():
             return
         self._ended.set()
-        self._renewer.join()
+        # Not for longer than the lease lasts: a store that hangs may hold a renewal up.
+        while self._renewer.is_alive() and _now() <= self._until:
+            self._renewer.join(LOOK_S)
         try:
             self.require()
             self._write(released=True)

@@ -20,10 +20,11 @@ import math
 import os
 import re
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -57,6 +58,9 @@ MOST_WAITING = 4 * CHUNK_BYTES
 
 RETRY_S = 5.0
 """Between a failed upload and the next one."""
+
+LOOK_S = 1.0
+"""Between looks whether an upload that is waited for may still go on."""
 
 _LOOKS = 5
 """How often a journal is listed anew that its writer clears meanwhile."""
@@ -138,7 +142,6 @@ class SharedJournal(Journal):
         self._sharing = sharing
         self._lease: Lease | None = None
         self._number = 0
-        self._uploader = ThreadPoolExecutor(1, "chunks")
         self._upload: Future[None] | None = None
         self._uploading = (0, 0)
         """Where the upload under way begins in the file, and how many rows it has."""
@@ -245,8 +248,9 @@ class SharedJournal(Journal):
                 lease.require()
                 self.sync()
         finally:
+            with suppress(JournalError, OSError):
+                self._end_upload()  # it may still read the file
             self._lease = None
-            self._uploader.shutdown()
             if lease is not None:
                 lease.release()
             super().close()
@@ -325,13 +329,16 @@ class SharedJournal(Journal):
         start, self._uploaded = self._uploaded, self._end
         self._uploading, self._rows = (start, self._rows), 0
         self._uploaded_at = time.monotonic()
-        self._upload = self._uploader.submit(self._send_part, lease, self._head(), start, self._end)
+        self._upload = _beside(self._send_part, lease, self._head(), start, self._end)
 
     def _end_upload(self) -> None:
+        """Waits for the upload under way while its chunk may still count: no longer, where a store hangs."""
         upload, self._upload = self._upload, None
         if upload is None:
             return
         try:
+            while not wait([upload], LOOK_S).done:
+                self._held().require()
             upload.result()
         except BaseException:
             start, rows = self._uploading
@@ -361,6 +368,22 @@ class SharedJournal(Journal):
                     delete(self._place / name)
         except OSError as error:
             logger.warning("%s: chunks that are not needed any more could not be deleted: %s", self._place, error)
+
+
+def _beside(function: Callable[..., None], *arguments: object) -> Future[None]:
+    """Calls a function in a thread that does not hold up the end of the process, as an executor's would."""
+    future: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            function(*arguments)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=call, name="chunks", daemon=True).start()
+    return future
 
 
 def _kernel() -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import shutil
+import threading
 import uuid
 from concurrent.futures import wait
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from upath import UPath
 
 from eagle3_assets.files import names_in, place_of, publish_new, read_bytes, write_text
-from eagle3_assets.generation import sealing
+from eagle3_assets.generation import lease, sealing
 from eagle3_assets.generation import shared as module
 from eagle3_assets.generation.errors import IdentityMismatchError, JournalError
 from eagle3_assets.generation.journal import FILE, Journal
@@ -186,6 +187,35 @@ def test_a_store_that_refuses_uploads_is_asked_now_and_then_not_with_every_row(
         vanish(first)
     with opened(tmp_path / "a", sharing(root)) as again:
         assert len(again) == 13
+
+
+def test_a_store_that_hangs_holds_a_run_up_no_longer_than_its_lease(
+    tmp_path: Path, root: UPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
+
+    def hangs(*_: object) -> bool:
+        goes_on.wait()
+        raise OSError("the client has given up")
+
+    first = opened(tmp_path / "a", sharing(root, lease_seconds=3.0))
+    first.begin(IDENTITY, fresh=False)
+    monkeypatch.setattr(module, "create", hangs)
+    monkeypatch.setattr(lease, "write_text", hangs)
+    try:
+        for number in range(4):
+            first.append(row(key(number), output_ids=[number]))
+        with pytest.raises(JournalError, match="the store could not be reached"):
+            first.sync()
+        with pytest.raises(JournalError, match="the store could not be reached"):
+            first.close()
+        assert not goes_on.is_set()
+    finally:
+        goes_on.set()
+    monkeypatch.undo()
+    with opened(tmp_path / "a", sharing(root)) as again:
+        assert len(again) == 4
 
 
 def test_a_local_directory_is_named_for_good_and_for_the_running_kernel(tmp_path: Path, root: UPath) -> None:

@@ -55,7 +55,7 @@ def test_a_run_whose_job_is_gone_before_it_began_is_told_from_one_that_nobody_ma
     command = [str(BIN / "python"), "-m", "eagle3_assets_tests.scale.kubernetes_jobs"]
     found = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     deleted = found.pop("deleted")
-    assert deleted.startswith("Job dagster-run-") and deleted.endswith(" could not be found")
+    assert deleted.startswith("Job dagster-run-") and deleted.endswith(" could not be found.")
     assert found == {
         "pending": None,
         "failed": "K8s job failed",

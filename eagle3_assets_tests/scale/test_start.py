@@ -1,9 +1,12 @@
 """How ``deploy/ray/start`` reads its settings: the programs it would start are replaced by one that shows them."""
 
 import os
-import socket
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,36 @@ def runs(daemon: int) -> bool:
     return Path(f"/proc/{daemon}").exists()
 
 
+class Health(BaseHTTPRequestHandler):
+    """The page of Ray's dashboard that says whether the head is well; asked by somebody without the token."""
+
+    status = 200
+    hangs = False
+
+    def do_GET(self) -> None:
+        while self.hangs:
+            time.sleep(0.1)
+        self.send_response(self.status if self.path == "/api/gcs_healthz" else 401)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def head(port: int = 0) -> Iterator[tuple[type[Health], int]]:
+    """A head, as far as the daemon's script asks it; its page and port."""
+    page = type("Page", (Health,), {})
+    server = ThreadingHTTPServer(("127.0.0.1", port), page)
+    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    serving.start()
+    try:
+        yield page, server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_settings_reach_what_is_started_as_they_are_written(started: Path) -> None:
     done = start(started, "worker", "--num-cpus", "3", LAST="won")
     assert done.returncode == 0, done.stderr
@@ -55,41 +88,78 @@ def test_jobs_wait_for_room_as_long_as_dagster_does(started: Path) -> None:
     assert "RAY_JOB_START_TIMEOUT_SECONDS=5" in start(started, "head", RAY_JOB_START_TIMEOUT_SECONDS="5").stdout
 
 
+def fake_daemon(started: Path, does: str) -> None:
+    for name, line in (("python", "exit 0"), ("dagster-daemon", does)):
+        started.with_name(name).write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        started.with_name(name).chmod(0o755)
+
+
+@contextmanager
+def starting(settings: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    """``start daemon``, for a head at that port."""
+    jobs = f"http://127.0.0.1:{port}"
+    environment = {"PATH": os.environ["PATH"], "EAGLE3_CLUSTER": str(settings), "EAGLE3_RAY_JOBS": jobs}
+    command = [str(DEPLOY / "ray" / "start"), "daemon"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
 def test_the_daemon_runs_while_the_head_answers(started: Path) -> None:
     told = started.with_name("told")
-    for name, does in (("python", "exit 0"), ("dagster-daemon", f"echo $$ >>{told}\nexec sleep 60")):
-        started.with_name(name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
-        started.with_name(name).chmod(0o755)
+    fake_daemon(started, f"echo $$ >>{told}\nexec sleep 600")
 
     def daemons() -> list[int]:
         return [int(line) for line in told.read_text(encoding="utf-8").split()] if told.exists() else []
 
     port = free_port()
-    jobs = f"http://127.0.0.1:{port}"
-    environment = {"PATH": os.environ["PATH"], "EAGLE3_CLUSTER": str(started), "EAGLE3_RAY_JOBS": jobs}
-    command = [str(DEPLOY / "ray" / "start"), "daemon"]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(3)
-        assert daemons() == []  # there is no head yet
+    with starting(started, port) as process:
+        assert process.stderr is not None
+        # There is no head yet.
+        assert process.stderr.readline().endswith(
+            f"does not answer at http://127.0.0.1:{port}: the daemon begins when it does\n"
+        )
+        assert daemons() == []
         for times in (1, 2):
-            with socket.create_server(("127.0.0.1", port), backlog=100):
-                wait_for(lambda: len(daemons()) == times, "the daemon runs", 20)  # noqa: B023 - called at once
-            wait_for(lambda: not runs(daemons()[-1]), "the daemon ends with the head", 20)
-        assert process.poll() is None
-        with socket.create_server(("127.0.0.1", port), backlog=100):
-            wait_for(lambda: len(daemons()) == 3, "the daemon runs", 20)
+            with head(port):
+                wait_for(lambda: len(daemons()) == times, "the daemon runs")  # noqa: B023 - called at once
+            wait_for(lambda: not runs(daemons()[-1]), "the daemon ends with the head")
+            assert process.stderr.readline().endswith("the daemon ends, and begins anew when it does\n")
+        with head(port) as (page, _):
+            wait_for(lambda: len(daemons()) == 3, "the daemon runs")
+            page.status = 503
+            wait_for(lambda: not runs(daemons()[-1]), "the daemon ends with what the head keeps")
+            page.status = 200
+            wait_for(lambda: len(daemons()) == 4, "the daemon runs")
             process.terminate()
-            assert process.wait(20) == 143 and not runs(daemons()[-1])
-        assert process.stderr and process.stderr.read().count(f"Ray's head does not answer at {jobs}") == 2
+            assert process.wait(60) == 143 and not runs(daemons()[-1])
+        assert process.stderr.read().count("Ray's head does not answer") == 1
+
+
+def test_the_daemon_ends_when_the_head_hangs(started: Path) -> None:
+    told = started.with_name("told")
+    fake_daemon(started, f"echo $$ >>{told}\nexec sleep 600")
+    with head() as (page, port), starting(started, port) as process:
+        wait_for(told.exists, "the daemon runs")
+        page.hangs = True
+        wait_for(lambda: not runs(int(told.read_text(encoding="utf-8"))), "the daemon ends")
+        page.hangs = False
+        wait_for(lambda: len(told.read_text(encoding="utf-8").split()) == 2, "the daemon runs again")
+        assert process.poll() is None
 
 
 def test_a_daemon_that_fails_ends_what_started_it(started: Path) -> None:
-    for name, does in (("python", "exit 0"), ("dagster-daemon", "exit 3")):
-        started.with_name(name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
-        started.with_name(name).chmod(0o755)
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as head:
-        jobs = f"http://127.0.0.1:{head.getsockname()[1]}"
-        assert start(started, "daemon", EAGLE3_RAY_JOBS=jobs).returncode == 3
+    fake_daemon(started, "exit 3")
+    with head() as (_, port):
+        assert start(started, "daemon", EAGLE3_RAY_JOBS=f"http://127.0.0.1:{port}").returncode == 3
+
+
+@pytest.mark.parametrize("jobs", ["http://10.0.0.1", "10.0.0.1:8265", "https://10.0.0.1:8265", "ray://10.0.0.1:10001"])
+def test_an_address_that_the_daemon_could_not_ask_is_refused(started: Path, jobs: str) -> None:
+    done = start(started, "daemon", EAGLE3_RAY_JOBS=jobs)
+    assert done.returncode == 2 and f"EAGLE3_RAY_JOBS must be http://HOST:PORT, and not {jobs}" in done.stderr
 
 
 def test_the_pool_is_known_before_the_daemon_runs_and_has_the_limit_of_now(started: Path, tmp_path: Path) -> None:
@@ -101,7 +171,7 @@ print([(pool.name, pool.limit, pool.from_default) for pool in storage.get_pool_l
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     (home := tmp_path / "home").mkdir()
-    with postgres("hunter3") as port, socket.create_server(("127.0.0.1", 0), backlog=100) as head:
+    with postgres("hunter3") as port, head() as (_, head_port):
         settings = {
             "HOST": "127.0.0.1",
             "PORT": str(port),
@@ -110,7 +180,7 @@ print([(pool.name, pool.limit, pool.from_default) for pool in storage.get_pool_l
             "DB": "postgres",
         }
         more = {f"DAGSTER_PG_{name}": value for name, value in settings.items()}
-        more |= {"DAGSTER_HOME": str(home), "EAGLE3_RAY_JOBS": f"http://127.0.0.1:{head.getsockname()[1]}"}
+        more |= {"DAGSTER_HOME": str(home), "EAGLE3_RAY_JOBS": f"http://127.0.0.1:{head_port}"}
         for limit in (8, 8, 3):
             pools = {"pools": {"default_limit": limit, "granularity": "run"}}
             (home / "dagster.yaml").write_text(
