@@ -471,9 +471,7 @@ def test_a_row_of_a_known_dataset_that_would_be_read_wrongly_is_refused(name: st
     "row",
     [
         {"chosen": "\n\nHuman: hi\n\nAssistant: ho", "rejected": "\n\nHuman: hi"},  # hh-rlhf
-        {
-            "sample": "SYSTEM: You are an helpful assistant.\nUSER: hi\nASSISTANT: ho"
-        },  # glaive-function-calling, the first
+        {"sample": "SYSTEM: You are an helpful assistant.\nUSER: hi\nASSISTANT: ho"},  # Glaive's first set
         {"id": "0", "data": ["Hi", "Hello"]},  # ultrachat's first release: who speaks is not said
         {"trajectory": [{"action": "ls", "observation": "a", "thought": "t"}]},  # SWE-agent's own files
     ],
