@@ -264,7 +264,7 @@ def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "
 
 @contextmanager
 def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
-    """A bar for the partition: prompts rendered, judged, then outputs; on a pipe, a line for each when it is generated."""
+    """A bar for a partition: prompts rendered, judged, then outputs; on a pipe, a line when it is generated."""
     from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 

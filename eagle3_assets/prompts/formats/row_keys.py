@@ -69,7 +69,8 @@ class KeyKind(Enum):
 
 _NAMES = {
     KeyKind.SYSTEM: r"(?:system|sys|developer)_(?:prompt|message|msg|instructions?|text|content)|system|instructions",
-    KeyKind.TOOLS: r"(?:\w+_)?(?:tools?|functions?|apis?)(?:_(?!calls?$|choice$)\w+)?",
+    KeyKind.TOOLS: r"(?:\w+_)?(?:tools?|functions?|apis?)"
+    r"(?:_(?!(?:calls?|choice|metadata|usage|responses?|results?|outputs?|errors?)$)\w+)?",
     KeyKind.MEDIA: r"(?:images?|img|imgs|audios?|videos?)(?:_(?:paths?|files?|urls?|bytes|base64|data))?",
     KeyKind.CONVERSATION: r"messages|conversations?|dialogues?|dialogs?|turns|trajectory",
     KeyKind.DOCUMENTS: r"(?:\w+_)?(?:contexts?|documents?|docs|passages?|ctxs?|articles?|story|stories"
@@ -142,8 +143,10 @@ def unread(
         fault = _fault(key, key, value, has_tools)
         if fault is None and named is KeyKind.MEDIA and isinstance(value, str | list | dict):
             fault = f"`{key}` is there: only text is supported, no images, audio or video"
-        # Of documents, a number is how many there are; of a choice it is the choice.
-        needed = isinstance(value, str | list | dict) if named is KeyKind.DOCUMENTS else one_prompt and named in _PARTS
+        needed = named is KeyKind.DOCUMENTS or (one_prompt and named in _PARTS)
+        if named in (KeyKind.DOCUMENTS, KeyKind.CONVERSATION):
+            # Of documents and turns, a number is how many there are; of a choice it is the choice.
+            needed &= isinstance(value, str | list | dict)
         if fault is None and needed:
             fault = (
                 f"`{key}` is there, and its text is not in the prompt, which would lose it: write it into the prompt,"
