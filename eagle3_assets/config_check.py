@@ -14,7 +14,7 @@ import polars as pl
 from eagle3_assets.config import HUB_SCHEME, Dataset, Eagle3Config, SglangEngineSettings, Target
 from eagle3_assets.contract import PROMPTS, TOKENIZED_PROMPTS
 from eagle3_assets.engines.checkpoint import weight_files
-from eagle3_assets.judging import given_other_ids, judge_tokenized, target_call_form, tokenize
+from eagle3_assets.judging import given_other_ids, given_without_names, judge_tokenized, target_call_form, tokenize
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import Expected, Outputs, expected_output, prompt_tokens
 from eagle3_assets.project import Project
@@ -157,11 +157,13 @@ def _checked(project: Project, dataset: Dataset, target: LoadedTarget | None, ro
     faults += report.refusals
     ready = tokenized.filter(pl.col("status") == "ready")
     lengths = ready["prompt_tokens"]
-    other_ids = set(given_other_ids(partition, target, found.rows.lazy())) & set(ready["sample_id"])
+    ids = set(ready["sample_id"])
+    other_ids = ids.intersection(given_other_ids(partition, target, found.rows.lazy()))
+    nameless = ids.intersection(given_without_names(partition, target, found.rows.lazy()))
     return CheckedDataset(
         dataset,
         tuple(faults),
-        tuple(_remarks(dataset, target, lengths, len(other_ids))),
+        tuple(_remarks(dataset, target, lengths, len(other_ids), len(nameless))),
         found,
         lengths,
         report,
@@ -186,12 +188,16 @@ def _ids_beyond(dataset: Dataset, target: LoadedTarget | None) -> list[str]:
     return [f"sampling.stop_token_ids: {i} is no id of the target's vocabulary" for i in beyond]
 
 
-def _remarks(dataset: Dataset, target: LoadedTarget, lengths: pl.Series, other_ids: int) -> Iterator[str]:
+def _remarks(
+    dataset: Dataset, target: LoadedTarget, lengths: pl.Series, other_ids: int, nameless: int
+) -> Iterator[str]:
     if other_ids:
         yield (
             f"{other_ids:,} of the prompts have calls without ids of the target's form {target.profile.tool_call_id},"
             " or with numbers out of order: they are rendered with such ids, counted from 0"
         )
+    if nameless:
+        yield f"in {nameless:,} of the prompts a speaker has a `name` that the chat template does not print"
     figures = prompt_tokens(lengths)
     longest = figures.longest if figures else 0
     cap = dataset.sampling.max_new_tokens

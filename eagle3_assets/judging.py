@@ -4,7 +4,7 @@ What belongs here: reading what a judgement compares with, and building its cont
 and previews all judge through this. Not here: any law (``tokens.laws``), Dagster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -19,6 +19,7 @@ from eagle3_assets.partitions import Partition, stable_rank
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.inert import declared_tools, inert_rows, unrendered
 from eagle3_assets.prompts.render import render_text, rows_with_other_ids, tokenize_rows
+from eagle3_assets.prompts.speaker_names import roles_without_names, rows_without_names
 from eagle3_assets.prompts.template_forms import CallForm, call_form
 from eagle3_assets.target import LoadedTarget, not_ended_by_code
 from eagle3_assets.tokens.codec import Codec
@@ -76,6 +77,26 @@ def given_other_ids(partition: Partition, target: LoadedTarget, prompts: pl.Lazy
     return list(chain.from_iterable(every))
 
 
+@not_ended_by_code()
+def given_without_names(partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame) -> list[str]:
+    """Sample ids of a partition's ``prompts`` of whose messages the template leaves out a speaker's ``name``.
+
+    Raises:
+        TargetError: the target's own code would have ended this process.
+    """
+    roles = roles_without_names(
+        lambda messages: render_text(
+            target.tokenizer,
+            messages,
+            None,
+            thinking=partition.dataset.thinking,
+            chat_template=target.chat_template,
+            arguments=target.settings.template_arguments,
+        )
+    )
+    return list(chain.from_iterable(rows_without_names(rows, roles) for rows in batches(prompts)))
+
+
 def render_inert(target: LoadedTarget, rows: pl.DataFrame, *, thinking: bool) -> pl.DataFrame:
     """The same conversations of inert text rendered and tokenized: columns of ``tokens.inert_prompts.INERT_PROMPTS``.
 
@@ -105,9 +126,24 @@ class Judged:
 
 
 def judge_tokenized(
-    project: Project, partition: Partition, target: LoadedTarget, prompts: pl.LazyFrame, tokenized: pl.LazyFrame
+    project: Project,
+    partition: Partition,
+    target: LoadedTarget,
+    prompts: pl.LazyFrame,
+    tokenized: pl.LazyFrame,
+    *,
+    progress: Callable[[int, int], object] = lambda _done, _total: None,
 ) -> Judged:
-    """Judges the tokenized prompts of a partition, some of them rendered again."""
+    """Judges the tokenized prompts of a partition, some of them rendered again, and all as inert text.
+
+    Args:
+        project: its config.
+        partition: to judge.
+        target: its tokenizer and template.
+        prompts: ``contract.PROMPTS``.
+        tokenized: ``contract.TOKENIZED_PROMPTS``.
+        progress: is told how many prompts are rendered for this, and of how many.
+    """
     known = tokenized.select("sample_id").collect()
     # Those that get other ids besides: earlier versions rendered them with the source's.
     otherwise = set(given_other_ids(partition, target, prompts)) & set(known["sample_id"])
@@ -116,6 +152,15 @@ def judge_tokenized(
     again = pl.DataFrame({"sample_id": chosen}, schema={"sample_id": pl.String})
     rows = prompts.filter(pl.col("sample_id").is_in(again["sample_id"].to_list())).collect()
     thinking = partition.dataset.thinking
+    every_id = frozenset(prompts.select("sample_id").collect()["sample_id"])
+
+    def inert() -> Iterator[pl.DataFrame]:
+        done = 0
+        for batch in batches(prompts):
+            yield render_inert(target, batch, thinking=thinking)
+            done += len(batch)
+            progress(done, len(every_id))
+
     rendered = render_rows(target, rows, thinking=thinking).select("sample_id", "prompt_ids")
     context = _context(
         project,
@@ -124,8 +169,8 @@ def judge_tokenized(
         # Without ids where the prompt is gone or the template refuses it now: that is no way to be the same.
         rerendered=again.join(rendered, on="sample_id", how="left", maintain_order="left"),
         tools=_tools(prompts),
-        source_ids=frozenset(prompts.select("sample_id").collect()["sample_id"]),
-    ).with_inert_prompts(render_inert(target, batch, thinking=thinking) for batch in batches(prompts))
+        source_ids=every_id,
+    ).with_inert_prompts(inert())
     return Judged(judge_prompts(batches(tokenized), context), context)
 
 

@@ -67,22 +67,22 @@ class EngineResource:
 
 
 class ProgressListener:
-    """Is told how far a partition's rendering and generation are; the terminal puts a bar here."""
+    """Is told how far a partition's prompts and generation are; the terminal puts a bar here."""
 
     def __init__(
         self,
         tell: Callable[[str, Progress], None] | None = None,
-        tell_rendered: Callable[[str, int, int], None] | None = None,
+        tell_prompts: Callable[[str, str, int, int], None] | None = None,
     ) -> None:
         self._tell = tell
-        self._tell_rendered = tell_rendered
+        self._tell_prompts = tell_prompts
 
     def __call__(self, partition: str, progress: Progress) -> None:
         """Passes a snapshot of generation on."""
         if self._tell:
             self._tell(partition, progress)
 
-    def rendered(self, partition: str, done: int, total: int) -> None:
-        """Passes on how many of a partition's prompts are rendered."""
-        if self._tell_rendered:
-            self._tell_rendered(partition, done, total)
+    def prompts(self, partition: str, what: str, done: int, total: int) -> None:
+        """Passes on of how many of a partition's prompts something is done; ``what`` says it in a word."""
+        if self._tell_prompts:
+            self._tell_prompts(partition, what, done, total)

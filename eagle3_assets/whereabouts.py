@@ -16,13 +16,13 @@ from eagle3_assets.exports.selection import DECIDED, FATES
 from eagle3_assets.exports.verifying import read_index
 from eagle3_assets.files import reading
 from eagle3_assets.generation.sealed import read_identity
-from eagle3_assets.judging import judge_raw
+from eagle3_assets.judging import judge_raw, judge_tokenized
 from eagle3_assets.partitions import Partition
 from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import Accounts, NotedRow, used_rows
 from eagle3_assets.same_target import OneTarget
 from eagle3_assets.sourcing import stored_record
-from eagle3_assets.storage.files import StorageError, is_stored, naming_damage
+from eagle3_assets.storage.files import StorageError, is_stored, naming_damage, scan_parquet
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.training import read_stored, refusals
 
@@ -116,6 +116,22 @@ def whereabouts(project: Project, partition: Partition, target: LoadedTarget, ex
     index = read_index(exported, partition.key) if is_stored(exported / MANIFEST) else None
     prompts, stale = (now.with_columns(pl.col("fate").fill_null(USABLE)), ()) if index is None else _merged(now, index)
     return Whereabouts(partition.key, record.accounts if record else None, source_rows, prompts, why, stale)
+
+
+def held_back(project: Project, partition: Partition, target: LoadedTarget) -> tuple[str, ...]:
+    """Why nothing is generated of a partition as its prompts are now: the laws about them that refuse it, in words.
+
+    Empty where they may be generated, or are not made yet.
+    """
+    try:
+        with naming_damage(project.layout, partition.key):
+            prompts, tokenized = (
+                scan_parquet(project.layout.asset_file(asset, partition.key), asset=asset)
+                for asset in ("prompts", "tokenized_prompts")
+            )
+            return judge_tokenized(project, partition, target, prompts, tokenized).report.refusals
+    except StorageError:
+        return ()
 
 
 def refused_rows(project: Project, partition: Partition) -> Iterator[NotedRow]:

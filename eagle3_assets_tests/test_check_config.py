@@ -72,6 +72,16 @@ def test_keys_that_are_not_read_are_named(make_project: ProjectMaker, tmp_path: 
     assert "d: not read of its rows: intent (3)" in checked(tmp_path / "eagle3.yaml").stdout
 
 
+def test_rows_that_are_not_shown_are_counted(make_project: ProjectMaker, tmp_path: Path) -> None:
+    twice = {"role": "user", "content": "Hello"}
+    thinking = {"role": "assistant", "content": "<thinking>a</thinking>b"}
+    remarked = [{"id": f"r{n}", "messages": [twice, thinking, twice]} for n in range(6)]
+    make_project([*({"id": n, "messages": []} for n in range(5)), *remarked])
+    lines = checked(tmp_path / "eagle3.yaml").stdout.splitlines()
+    assert [line for line in lines if line.startswith("d: refused ")][3:] == ["d: refused and 2 more rows"]
+    assert [line for line in lines if line.startswith("d: remark ")][3:] == ["d: remark and 3 more rows"]
+
+
 def test_what_is_not_there_is_named_and_the_rest_is_checked(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "good.jsonl", demo_rows("chat", 3))
     write_jsonl(tmp_path / "odd.jsonl", [{"a": 1}, {"b": 2}])

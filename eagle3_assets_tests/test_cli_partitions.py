@@ -188,21 +188,24 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_shows_rendering_and_begins_anew_for_generation() -> None:
+def test_the_bar_shows_rendering_and_judging_and_begins_anew_for_generation() -> None:
     screen = Console(file=Terminal(), force_terminal=True, width=100)
     tracker = Tracker(total=2_500)
     with _bar(screen, 1) as listener:
-        listener.rendered("d", 2_500, 2_500)
+        listener.prompts("d", "rendered", 2_500, 2_500)
         rendered = drawn(screen)
+        listener.prompts("d", "judged", 2_000, 2_500)
+        judged = drawn(screen)
         listener("d", tracker.snapshot())
         tracker.finished(10)
         listener("d", tracker.snapshot())
         generated = drawn(screen)
     assert "[1/1] d" in rendered
     assert "2500/2500 prompts rendered" in rendered
+    assert "2000/2500 prompts judged" in judged
     assert "1/2500 " in generated
     assert "tokens/s" in generated
-    assert "rendered" not in generated
+    assert "prompts" not in generated
 
 
 @pytest.mark.slow

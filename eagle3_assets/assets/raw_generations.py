@@ -1,5 +1,6 @@
 """The asset ``raw_generations``: exactly the ids that the target emitted. The one asset that costs GPU time."""
 
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -116,7 +117,8 @@ def build(project: Project) -> dg.AssetsDefinition:
         if loaded.settings.trust_remote_code:
             context.log.warning(visible(warning(loaded.code)))
         # A stored check status is not trusted: the laws that stop generation are applied to what is there now.
-        before = judge_tokenized(project, partition, loaded, prompts, tokenized_prompts).report
+        told = partial(progress.prompts, partition.key, "judged once more")
+        before = judge_tokenized(project, partition, loaded, prompts, tokenized_prompts, progress=told).report
         if before.refusals:
             raise refused("nothing is generated: " + " ".join(before.refusals), partition.key, before.refusals, before)
         log = Throttle(lambda now: context.log.info(now.line()))

@@ -14,7 +14,7 @@ from eagle3_assets.assets.common import (
     usual_metadata,
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
-from eagle3_assets.judging import given_other_ids
+from eagle3_assets.judging import given_other_ids, given_without_names
 from eagle3_assets.project import Project
 from eagle3_assets.remote_code import warning
 from eagle3_assets.resources import ProgressListener, TargetResource
@@ -62,7 +62,7 @@ def build(project: Project) -> dg.AssetsDefinition:
         for part in tokenized(project, partition, loaded, prompts):
             parts.append(part)
             versions += TokenColumn.from_series(part["prompt_ids"]).digests()
-            progress.rendered(partition.key, len(versions), total)
+            progress.prompts(partition.key, "rendered", len(versions), total)
             if time.monotonic() - told >= TOLD_EVERY_S:
                 context.log.info(f"rendered {len(versions):,} of {total:,} prompts")
                 told = time.monotonic()
@@ -75,6 +75,11 @@ def build(project: Project) -> dg.AssetsDefinition:
                 f"{other_ids:,} of the prompts have calls without ids of the form {form}, or with numbers out of order,"
                 " and are rendered with such: the chat template prints them in place of functions' names"
             )
+        nameless = len(set(given_without_names(partition, loaded, prompts)) & set(ready))
+        if nameless:
+            context.log.warning(
+                f"in {nameless:,} of the prompts a speaker has a `name` that the chat template does not print"
+            )
         refused = result.filter(pl.col("status") == "refused")
         return dg.MaterializeResult(
             value=result,
@@ -83,6 +88,7 @@ def build(project: Project) -> dg.AssetsDefinition:
                 "ready": len(result) - len(refused),
                 "refused": len(refused),
                 "other_call_ids": other_ids,
+                "names_left_out": nameless,
                 "refusals": reasons_table(refused["reason"]),
                 "commonest_reason": commonest_reason(refused["reason"]),
                 "prompt_tokens": int(result["prompt_tokens"].sum()),

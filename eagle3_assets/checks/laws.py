@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 
 import dagster as dg
 import polars as pl
@@ -11,7 +12,7 @@ from eagle3_assets.checks.results import check_results, check_specs
 from eagle3_assets.generation.sealed import Sealed, scan_sealed
 from eagle3_assets.judging import judge_raw, judge_tokenized
 from eagle3_assets.project import Project
-from eagle3_assets.resources import TargetResource
+from eagle3_assets.resources import ProgressListener, TargetResource
 from eagle3_assets.tokens.laws import laws_of
 
 
@@ -33,10 +34,18 @@ def build(project: Project) -> list[dg.AssetChecksDefinition]:
             prompts: pl.LazyFrame,
             tokenized_prompts: pl.LazyFrame,
             target: dg.ResourceParam[TargetResource],
+            progress: dg.ResourceParam[ProgressListener],
         ) -> Iterator[dg.AssetCheckResult]:
             with failing_clearly():
                 partition = project.partition(context.partition_key)
-                judged = judge_tokenized(project, partition, target.load(), prompts, tokenized_prompts)
+                judged = judge_tokenized(
+                    project,
+                    partition,
+                    target.load(),
+                    prompts,
+                    tokenized_prompts,
+                    progress=partial(progress.prompts, partition.key, "judged"),
+                )
                 look = f"eagle3-assets prompt {partition.key} --ids --id"
                 results = list(check_results(judged.report, tokenized_prompts, judged.context, look=look))
             yield from results

@@ -15,6 +15,7 @@ from eagle3_assets.config import Eagle3Config, SglangEngineSettings, Target
 from eagle3_assets.config_check import CheckedDataset, CheckedTarget, Estimate, code_that_does_not_run
 from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import expected_in_all, prompt_tokens
+from eagle3_assets.prompts.rows import NotedRow
 from eagle3_assets.prompts.template_forms import ArgumentForm, CallForm
 from eagle3_assets.tokens.safe_text import excerpt, visible
 
@@ -129,10 +130,8 @@ def findings(checked: CheckedDataset) -> Iterator[Text]:
         said = f"{name}: {passed} laws about prompts hold over {checked.report.rows:,} prompts"
         yield Text(said + (f"; not judged: {', '.join(silent)}" if silent else ""))
     if checked.found:
-        for row in checked.found.refused[:SHOWN_ROWS]:
-            yield Text(f"{name}: refused {excerpt(str(row), SHOWN)}")
-        for row in checked.found.remarked[:SHOWN_ROWS]:
-            yield Text(f"{name}: remark {excerpt(str(row), SHOWN)}")
+        yield from _rows(f"{name}: refused", checked.found.refused, checked.found.accounts.refused)
+        yield from _rows(f"{name}: remark", checked.found.remarked, checked.found.remarks)
         if checked.found.unread_keys:
             yield Text(f"{name}: not read of its rows: {excerpt(checked.found.unread_said, SHOWN)}")
         if checked.found.left_out_files:
@@ -140,6 +139,14 @@ def findings(checked: CheckedDataset) -> Iterator[Text]:
             yield Text(f"{name}: {len(checked.found.left_out_files):,} files left out, {excerpt(left_out, SHOWN)}")
     for remark in checked.remarks:
         yield Text(f"{name}: {remark}", style="yellow")
+
+
+def _rows(heading: str, shown: Sequence[NotedRow], count: int) -> Iterator[Text]:
+    """The first rows of some kind, and how many more there are."""
+    for row in shown[:SHOWN_ROWS]:
+        yield Text(f"{heading} {excerpt(str(row), SHOWN)}")
+    if count > SHOWN_ROWS:
+        yield Text(f"{heading} and {count - SHOWN_ROWS:,} more rows")
 
 
 def _calls_said(form: CallForm, call_id: str | None) -> str | None:

@@ -264,7 +264,7 @@ def _materialize(project: "Project", keys: Sequence[str], wishes: "Wishes") -> "
 
 @contextmanager
 def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
-    """A bar for the partition that is rendered, then generated; on a pipe, a line for each when it is generated."""
+    """A bar for a partition: prompts rendered, judged, then outputs; on a pipe, a line when it is generated."""
     from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -281,23 +281,23 @@ def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
         disable=not live,
     )
     tasks: dict[str, TaskID] = {}
-    generating: set[str] = set()
+    doing: dict[str, str] = {}
 
-    def task(partition: str, total: int) -> TaskID:
+    def task(partition: str, what: str, total: int) -> TaskID:
         if partition not in tasks:
             tasks[partition] = bars.add_task(f"[{len(tasks) + 1}/{partitions}] {partition}", total=total, speed="")
+        elif doing[partition] != what:
+            # The time that is left is not that of what was done before.
+            bars.reset(tasks[partition], total=total, speed="")
+        doing[partition] = what
         return tasks[partition]
 
-    def tell_rendered(partition: str, done: int, total: int) -> None:
-        bars.update(task(partition, total), completed=done, speed="prompts rendered")
+    def tell_prompts(partition: str, what: str, done: int, total: int) -> None:
+        bars.update(task(partition, what, total), completed=done, speed=f"prompts {what}")
 
     def tell(partition: str, now: "Progress") -> None:
-        if partition not in generating:
-            generating.add(partition)
-            # The time that is left is not that of rendering.
-            bars.reset(task(partition, now.total), total=now.total, speed="")
         speed = speed_text(now, room=screen.width - BESIDE_SPEED)
-        bars.update(task(partition, now.total), completed=now.done, total=now.total, speed=speed)
+        bars.update(task(partition, "generated", now.total), completed=now.done, total=now.total, speed=speed)
         if not live and now.done == now.total:
             screen.print(Text(f"{partition}: {now.line()}"), soft_wrap=True)
 
@@ -306,7 +306,7 @@ def _bar(screen: Console, partitions: int) -> "Iterator[ProgressListener]":
         screen.print(Text(line, style=WARNING if level >= logging.WARNING else ""), soft_wrap=True)
 
     with bars, heard(show):
-        yield ProgressListener(tell, tell_rendered)
+        yield ProgressListener(tell, tell_prompts)
 
 
 def speed_text(now: "Progress", room: int) -> str:

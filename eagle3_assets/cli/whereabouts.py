@@ -44,7 +44,8 @@ def whereabouts(
     none. Then the totals, which add up. A row that cannot be read is refused in every shard of its dataset, as nothing
     tells which one it would belong to.
 
-    With --all, partitions of which nothing is generated, or that cannot be read, are named.
+    A partition of which nothing is generated is named with the laws about prompts that refuse it, where some do; with
+    --all so are those that cannot be read.
 
     Exit code 0: all is accounted for. 1: something does not add up, a partition cannot be read, or the export is older
     than the data. 2: nothing could be said, or no prompt and no refused row has that id.
@@ -52,9 +53,10 @@ def whereabouts(
     from eagle3_assets.cli.export_tables import source_table, whereabouts_table
     from eagle3_assets.exports.manifest import read_manifest
     from eagle3_assets.generation.sealed import read_current
+    from eagle3_assets.storage.files import StorageError
     from eagle3_assets.tokens.laws.base import counted
     from eagle3_assets.usable import UNREADABLE, PartitionState
-    from eagle3_assets.whereabouts import refused_rows
+    from eagle3_assets.whereabouts import held_back, refused_rows
     from eagle3_assets.whereabouts import whereabouts as follow
 
     project = open_project(config)
@@ -67,9 +69,13 @@ def whereabouts(
         if exported is not None and key not in exported:
             say(f"{export}: is an export without {key}", style=WARNING)
         try:
-            if every and read_current(project.layout.generations(key)) is None:
-                left_out.append(PartitionState(key, "missing"))
-                continue
+            if read_current(project.layout.generations(key)) is None:
+                why = held_back(project, partition, target)
+                if every:
+                    left_out.append(PartitionState(key, "missing", why))
+                    continue
+                if why:
+                    raise StorageError(f"{key}: nothing is generated of it: {' '.join(why)}")
             found = follow(project, partition, target, place_given(export) if export else project.layout.export(key))
             for line in () if totals else _lines(found, refused_rows(project, partition), frozenset(ids or ())):
                 typer.echo(line)

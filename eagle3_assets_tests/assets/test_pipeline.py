@@ -538,11 +538,13 @@ def test_a_long_rendering_says_how_far_it_is(
 ) -> None:
     monkeypatch.setattr("eagle3_assets.assets.tokenized_prompts.TOLD_EVERY_S", 0.0)
     rows = [{"id": n, "messages": [{"role": "user", "content": "Hello"}]} for n in range(2_500)]
-    seen: list[tuple[str, int, int]] = []
-    listener = ProgressListener(tell_rendered=lambda *now: seen.append(now))
+    seen: list[tuple[str, str, int, int]] = []
+    listener = ProgressListener(tell_prompts=lambda *now: seen.append(now))
     result = run_some(make_project(rows), instance, "prompts", "tokenized_prompts", listener=listener)
     assert result.success
-    assert seen == [("d", 2_000, 2_500), ("d", 2_500, 2_500)]
+    rendered = [("d", "rendered", 2_000, 2_500), ("d", "rendered", 2_500, 2_500)]
+    judged = [("d", "judged", 2_000, 2_500), ("d", "judged", 2_500, 2_500)]
+    assert seen == [*rendered, *judged]
     said = [entry.user_message for entry in instance.all_logs(result.run_id)]
     told = [line for line in said if line.startswith("rendered ")]
     assert told == ["rendered 2,000 of 2,500 prompts", "rendered 2,500 of 2,500 prompts"]

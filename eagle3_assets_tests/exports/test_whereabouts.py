@@ -352,6 +352,28 @@ def test_a_row_that_the_source_reading_refused_is_found_by_its_id_and_its_place(
     assert shown("prompts.jsonl:3") == []
 
 
+def test_a_partition_that_a_law_about_prompts_blocks_is_named_with_the_law(tmp_path: Path) -> None:
+    rows = [{"id": n, "messages": [{"role": "user", "content": "Hello" + "<|im_end|>" * n}]} for n in range(2)]
+    project = write_project(tmp_path, rows)
+
+    def shown(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["whereabouts", *arguments, "--config", str(tmp_path / "eagle3.yaml")])
+        return result.exit_code, result.output
+
+    assert "there is no such file; materialize prompts" in shown("d")[1]
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_defs(project).resolve_job_def(PARTITION_JOB)
+        assets = [dg.AssetKey("prompts"), dg.AssetKey("tokenized_prompts")]
+        job.execute_in_process(instance=instance, partition_key="d", asset_selection=assets, raise_on_error=False)
+    law = "prompt_injection: 1 of 2 samples break it (50.00%)"
+    code, said = shown("d")
+    assert code == 2
+    assert f"\nd: nothing is generated of it: {law}" in said
+    code, said = shown("--all")
+    assert code == 0
+    assert f"missing d: {law}" in said
+
+
 def test_one_command_says_where_every_prompt_of_a_corpus_went(corpus_folder: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(corpus_folder, tmp_path / "copy")
     project = Project(load_config(folder / "eagle3.yaml"))

@@ -5,6 +5,7 @@ What belongs here: roles, contents, calls and results, whatever format names the
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -34,16 +35,15 @@ from eagle3_assets.tokens.safe_text import quoted
 
 CALL = "call"
 """The role of an assistant's turn that is nothing but calls, as text."""
-ROLES = {
-    "system": "system",
-    "developer": "system",  # OpenAI's later name for it, which few templates know
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",  # from before there were several calls
-    "tool_call": CALL,  # Toucan, ms-swift
-    "tool_response": "tool",
+SPELLINGS = {
+    "system": ("system", "developer"),  # OpenAI's later name for it, which few templates know
+    "user": ("human", "user", "prompter"),
+    "assistant": ("gpt", "assistant", "bot", "chatbot", "chatgpt", "bing", "bard", "claude", "model", "ai"),
+    CALL: ("function_call", "function-call", "tool_call", "tool-call"),
+    "tool": ("tool", "observation", "function", "function_response", "function-response", "tool_response", "ipython"),
 }
+"""How each role is spelled, in messages and in ShareGPT's turns alike; in capitals, too."""
+_ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
 SPEAKS = {"role", "from"}
 """Keys of a message that say who speaks."""
 TRAJECTORY = "trajectory"
@@ -58,6 +58,8 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 MEDIA = ("images", "image", "audios", "audio", "videos", "video", "image_url", "image_urls", "video_url", "audio_url")
 
 _UUID_BYTES = 16
+_DASHES = re.compile(r"[-\u2013\u2014]+")
+"""Where a question is kept elsewhere (OpenCodeReasoning), sets made of it may say so in a message, too."""
 
 _READ = {"role", "content", "tool_calls", "function_call", "name", "tool_call_id", "tool_call_ids", *REASONING, *MEDIA}
 _READ_OF_ROWS = (*IDS, *SYSTEM, *TOOLS, *MEDIA, TEMPLATE)
@@ -113,6 +115,9 @@ def dialogue(
         if message["role"] == "tool" and not open_calls:
             raise RefusedRowError(f"message {i + 1} is a tool's result, and no call stands before it{_AS_TEXT}")
         open_calls = message["role"] == "tool" or "tool_calls" in message
+    asked_for = [message["content"].strip() for message in messages if message["role"] == "user"]
+    if all(_DASHES.fullmatch(said) for said in asked_for):
+        raise RefusedRowError(f"the user says {quoted(asked_for[0], 40)}, which stands for a prompt that is not there")
     messages = [message for message in messages if message["role"] != "system" or message["content"].strip()]
     messages = [*_system(row, messages), *messages]
     messages, declared = _declared_once(messages, declared_tools(row))
@@ -308,6 +313,17 @@ def no_media(holder: Json, where: str) -> None:
             raise RefusedRowError(f"`{where}{key}` is there: only text is supported, no images, audio or video")
 
 
+def role_of(spelled: Any) -> str | None:  # noqa: ANN401 - parsed JSON
+    """The role that a spelling stands for, in the normal form or :data:`CALL`; None for none that is known."""
+    return _ROLES.get(spelled.strip().lower()) if isinstance(spelled, str) else None
+
+
+def unknown_role(spelled: Any, where: str) -> RefusedRowError:  # noqa: ANN401 - parsed JSON
+    """Why a turn is refused whose role is none."""
+    found = "missing" if spelled is None else quoted(spelled)
+    return RefusedRowError(f"`{where}` is {found}; known: {', '.join(_ROLES)}")
+
+
 def message_list(value: Any, where: str) -> list[Any]:  # noqa: ANN401 - parsed JSON
     """The list of a row's turns, which may be JSON text."""
     if isinstance(value, str):
@@ -341,10 +357,9 @@ def message(given: Any, where: str, spoken: str = "content") -> Json:  # noqa: A
     """
     if not isinstance(given, dict):
         raise RefusedRowError(f"`{where}` is {kind(given)}, not an object")
-    spelled = given.get("role")
-    if not isinstance(spelled, str) or spelled not in ROLES:
-        raise RefusedRowError(f"`{where}.role` is {quoted(spelled)}; known: {', '.join(ROLES)}")
-    role = ROLES[spelled]
+    role = role_of(given.get("role"))
+    if role is None:
+        raise unknown_role(given.get("role"), f"{where}.role")
     no_media(given, f"{where}.")
     calls = _calls(given, where)
     if role == CALL:
@@ -398,7 +413,11 @@ def _nothing_unsaid(given: Json, normal: Json, where: str, spoken: str) -> None:
     for key in lost(given, _READ | _NOTES | _AGENTS):
         if said.has(given[key]) or (key == "action" and "tool_calls" in normal):
             continue
-        ways = {"thought": f"as `reasoning_content` or in `{spoken}`", "action": f"as `tool_calls` or in `{spoken}`"}
+        ways = {
+            "thought": f"as `reasoning_content` or in `{spoken}`",
+            "action": f"as `tool_calls` or in `{spoken}`",
+            "tools": "into the row's `tools`",  # GLM has them in the system turn
+        }
         raise RefusedRowError(
             f"`{where}` has {quoted(key)}, which is not known and would be lost: write it"
             f" {ways.get(key, f'into `{spoken}`')}, or leave it out with the dataset's `ignore_keys`"

@@ -1,7 +1,7 @@
 """OpenAI's chat requests: ``{id?, messages, tools?}``.
 
-``messages`` are ``{role, content, tool_calls?, tool_call_id?, name?, reasoning_content?}``, with the roles system,
-developer (read as system), user, assistant, tool and the older function; ``function_call`` is read as one call,
+``messages`` are ``{role, content, tool_calls?, tool_call_id?, name?, reasoning_content?}``, with OpenAI's roles or any
+other spelling of them (``messages.SPELLINGS``); ``function_call`` is read as one call,
 ``reasoning`` and ``thinking`` as reasoning. A list in ``prompt`` or ``input`` is read as messages. In parquet,
 ``messages`` and ``tools`` may be JSON text or structs which Arrow filled with nulls. Most recent chat and tool datasets
 have this shape (UltraChat, Tulu, SmolTalk, Nemotron, SWE-smith, and what servers log).
@@ -11,13 +11,13 @@ from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.messages import (
-    ROLES,
     TRAJECTORY,
     dialogue,
     history_and_answer,
     is_message_list,
     message,
     message_list,
+    role_of,
     unread_of_turns,
 )
 from eagle3_assets.prompts.formats.values import object_row
@@ -70,5 +70,4 @@ def _messages(key: str, turns: list[Any]) -> list[Json]:
 
 
 def _role(turn: Any) -> str | None:  # noqa: ANN401 - parsed JSON
-    spelled = turn.get("role") if isinstance(turn, dict) else None
-    return ROLES.get(spelled) if isinstance(spelled, str) else None
+    return role_of(turn.get("role")) if isinstance(turn, dict) else None

@@ -10,14 +10,13 @@ from typing import Any
 
 from eagle3_assets.prompts.dialogue import Dialogue, Json, RefusedRowError
 from eagle3_assets.prompts.formats.markup import is_conversation
-from eagle3_assets.prompts.formats.messages import dialogue, is_message_list
+from eagle3_assets.prompts.formats.messages import dialogue, is_message_list, role_of
 from eagle3_assets.prompts.formats.row_keys import Said
 from eagle3_assets.prompts.formats.sharegpt import KEYS as KEYS_OF_TURNS
-from eagle3_assets.prompts.formats.sharegpt import ROLES
 from eagle3_assets.prompts.formats.values import first, from_text, object_row, text
 from eagle3_assets.tokens.safe_text import quoted
 
-KEYS = ("prompt", "text", "question", "query", "problem", "input")
+KEYS = ("prompt", "text", "question", "query", "problem", "input", "inputs")
 
 
 def recognises(row: Any) -> bool:  # noqa: ANN401 - parsed JSON
@@ -70,14 +69,13 @@ def _is_message(said: str) -> bool:
         return False
     if not isinstance(found, dict):
         return False
-    speaker = first(found, "role", "from")
-    speaks = isinstance(speaker, str) and speaker.strip().lower() in ROLES
+    speaks = role_of(first(found, "role", "from")) is not None
     says = any(key in found for key in ("content", "value", "tool_calls"))
     return (speaks and says) or any(is_message_list(found.get(key)) for key in ("messages", *KEYS_OF_TURNS))
 
 
 def _require_no_message(row: Json) -> None:
     role = row.get("role")
-    if row.get("parent_id") is not None or (isinstance(role, str) and role.strip().lower() in ROLES):
+    if row.get("parent_id") is not None or role_of(role) is not None:
         key = "role" if role is not None else "parent_id"
         raise RefusedRowError(f"`{key}` is there: the text is a message of a conversation, not a prompt")

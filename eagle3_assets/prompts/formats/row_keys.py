@@ -69,7 +69,8 @@ class KeyKind(Enum):
 
 _NAMES = {
     KeyKind.SYSTEM: r"(?:system|sys|developer)_(?:prompt|message|msg|instructions?|text|content)|system|instructions",
-    KeyKind.TOOLS: r"(?:\w+_)?(?:tools?|functions?|apis?)(?:_(?!calls?$|choice$)\w+)?",
+    KeyKind.TOOLS: r"(?:\w+_)?(?:tools?|functions?|apis?)"
+    r"(?:_(?!(?:calls?|choice|metadata|usage|responses?|results?|outputs?|errors?)$)\w+)?",
     KeyKind.MEDIA: r"(?:images?|img|imgs|audios?|videos?)(?:_(?:paths?|files?|urls?|bytes|base64|data))?",
     KeyKind.CONVERSATION: r"messages|conversations?|dialogues?|dialogs?|turns|trajectory",
     KeyKind.DOCUMENTS: r"(?:\w+_)?(?:contexts?|documents?|docs|passages?|ctxs?|articles?|story|stories"
@@ -125,6 +126,8 @@ def unread(
         RefusedRowError: something of the prompt would be lost; the text names the key and says how to go on.
     """
     said = Said(messages)
+    # Of a tool that is called the conversation has the name, and not how it is declared.
+    told = Said([{"content": message["content"]} for message in messages if message["role"] in ("system", "user")])
     counted: list[str] = []
     remarks: list[str] = []
     for key, value in row.items():
@@ -132,7 +135,7 @@ def unread(
             continue
         inner = held(row, key) if key in HOLDERS else None
         if inner is not None:
-            counted += _within(inner, f"{key}.", said, has_tools)
+            counted += _within(inner, f"{key}.", said, told, has_tools)
             continue
         named = key_kind(key)
         if named is KeyKind.ANNOTATION:
@@ -140,14 +143,17 @@ def unread(
         fault = _fault(key, key, value, has_tools)
         if fault is None and named is KeyKind.MEDIA and isinstance(value, str | list | dict):
             fault = f"`{key}` is there: only text is supported, no images, audio or video"
-        # Of documents, a number is how many there are; of a choice it is the choice.
-        needed = isinstance(value, str | list | dict) if named is KeyKind.DOCUMENTS else one_prompt and named in _PARTS
+        needed = named is KeyKind.DOCUMENTS or (one_prompt and named in _PARTS)
+        if named in (KeyKind.DOCUMENTS, KeyKind.CONVERSATION):
+            # Of documents and turns, a number is how many there are; of a choice it is the choice.
+            needed &= isinstance(value, str | list | dict)
         if fault is None and needed:
             fault = (
                 f"`{key}` is there, and its text is not in the prompt, which would lose it: write it into the prompt,"
                 f" {_OR_IGNORE}"
             )
-        if (fault or named in _PARTS) and (said.has(value) or said.is_rendered_in(value)):
+        shown = told if fault and _may_be_tools(key, value) else said
+        if (fault or named in _PARTS) and (shown.has(value) or said.is_rendered_in(value)):
             continue
         if fault:
             raise RefusedRowError(fault)
@@ -157,7 +163,7 @@ def unread(
     return tuple(counted), remarks
 
 
-def _within(inner: Json, where: str, said: "Said", has_tools: bool) -> Iterator[str]:
+def _within(inner: Json, where: str, said: "Said", told: "Said", has_tools: bool) -> Iterator[str]:
     """Of an object beside the prompt: only tools, which are read, and system prompts are ever meant for the target."""
     for key, value in inner.items():
         place = f"{where}{key}"
@@ -166,7 +172,7 @@ def _within(inner: Json, where: str, said: "Said", has_tools: bool) -> Iterator[
         if key == "tools" and holds_objects(value):
             continue
         fault = _fault(place, key, value, has_tools)
-        if fault and not said.has(value):
+        if fault and not (told if _may_be_tools(key, value) else said).has(value):
             raise RefusedRowError(fault)
         yield place
 
@@ -176,9 +182,13 @@ def _fault(place: str, key: str, value: Any, has_tools: bool) -> str | None:  # 
     named = key_kind(key)
     if named is KeyKind.SYSTEM and isinstance(value, str | list):
         return f"`{place}` may be a system prompt, and is not read: call it `system`, {_OR_IGNORE}"
-    if not has_tools and ((named is KeyKind.TOOLS and holds_objects(value)) or declares_tools(value)):
+    if not has_tools and _may_be_tools(key, value):
         return f"`{place}` may declare tools, and is not read: call it `tools`, {_OR_IGNORE}"
     return None
+
+
+def _may_be_tools(key: str, value: Any) -> bool:  # noqa: ANN401 - parsed JSON
+    return (key_kind(key) is KeyKind.TOOLS and holds_objects(value)) or declares_tools(value)
 
 
 @lru_cache(maxsize=4096)

@@ -18,24 +18,18 @@ from eagle3_assets.prompts.formats.messages import (
     is_message_list,
     message,
     message_list,
+    role_of,
+    unknown_role,
     unread_of_turns,
 )
 from eagle3_assets.prompts.formats.values import first, kind, object_row, only_one
-from eagle3_assets.tokens.safe_text import quoted
 
 KEYS = ("conversations", "conversation")
-SPELLINGS = {
-    "system": ("system", "developer"),
-    "user": ("human", "user", "prompter"),
-    "assistant": ("gpt", "assistant", "bot", "chatbot", "chatgpt", "bing", "bard", "claude", "model", "ai"),
-    CALL: ("function_call", "function-call", "tool_call", "tool-call"),
-    "tool": ("tool", "observation", "function", "function_response", "function-response", "tool_response", "ipython"),
-}
+_SPEAKER = ("from", "role", "user")
 _SPOKEN = ("from", "user", "value", "text")
 """Of a turn, beside the keys of OpenAI's messages."""
 _SYSTEM = ("system_prompt",)
 """Where a trajectory's system turn has its text."""
-ROLES = {spelled: role for role, others in SPELLINGS.items() for spelled in others}
 
 
 def recognises(row: Json) -> bool:
@@ -57,7 +51,7 @@ def normal_messages(row: Json) -> list[Json]:
     """The row's turns as messages in their normal form."""
 
     def role(turn: Any) -> str | None:  # noqa: ANN401 - parsed JSON
-        return ROLES.get(_spelled(turn)) if isinstance(turn, dict) else None
+        return role_of(first(turn, *_SPEAKER)) if isinstance(turn, dict) else None
 
     key, turns = _turns(row)
     return history_and_answer(turns, lambda turn, i: _message(turn, f"{key}[{i}]"), role)
@@ -68,22 +62,17 @@ def _turns(row: Json) -> tuple[str, list[Any]]:
     given = only_one(row, KEYS)
     if given is None and is_message_list(row.get(TRAJECTORY)):
         return TRAJECTORY, message_list(row[TRAJECTORY], TRAJECTORY)
-    return KEYS[0], message_list(given, KEYS[0])
-
-
-def _spelled(turn: Json) -> str:
-    spelled = first(turn, "from", "role", "user")
-    return spelled.strip().lower() if isinstance(spelled, str) else ""
+    key = next((key for key in KEYS if row.get(key)), KEYS[0])
+    return key, message_list(given, key)
 
 
 def _message(turn: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
     if not isinstance(turn, dict):
         raise RefusedRowError(f"`{where}` is {kind(turn)}, not an object with `from` and `value`")
-    spelled = only_one(turn, ("from", "role", "user"), f"{where}.")
-    role = ROLES.get(_spelled(turn))
+    spelled = only_one(turn, _SPEAKER, f"{where}.")
+    role = role_of(spelled)
     if role is None:
-        key = next((key for key in ("from", "role", "user") if turn.get(key) is not None), "from")
-        raise RefusedRowError(f"`{where}.{key}` is {quoted(spelled)}; known: {', '.join(ROLES)}")
+        raise unknown_role(spelled, f"{where}.{next((key for key in _SPEAKER if turn.get(key) is not None), 'from')}")
     said = ("value", "content", "text", *(_SYSTEM if role == "system" else ()))
     value = only_one(turn, said, f"{where}.")
     # A refusal names the key that the row has.

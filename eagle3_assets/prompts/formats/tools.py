@@ -39,11 +39,25 @@ _NOTES = {
     *("example", "examples", "minProperties", "maxProperties"),
 }
 """What stands in a schema beside its properties; as an object, or as a type's name, it is a property's."""
+_RETURNED = ("returns", "return", "response", "output_schema", "outputSchema")
+"""Where a function may have a schema of what it gives."""
 _BESIDE_PARAMETERS = {
     # What a function may hold without it being its parameters.
-    *("returns", "return", "return_type", "response", "responses", "result", "results", "output", "outputs"),
-    *("output_schema", "outputSchema", "examples", "example", "input_examples", "tags", "annotations", "metadata"),
-    *("meta", "_meta", "cache_control", "allowed_callers", "required", "execution", "icons", "errors"),
+    *_RETURNED,
+    *("return_type", "responses", "result", "results", "output", "outputs", "examples", "example", "input_examples"),
+    *(
+        "tags",
+        "annotations",
+        "metadata",
+        "meta",
+        "_meta",
+        "cache_control",
+        "allowed_callers",
+        "required",
+        "execution",
+        "icons",
+        "errors",
+    ),
 }
 
 
@@ -209,8 +223,17 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
         if key in spellings:
             made["parameters"] = declared
         elif value is not None and not (key == "required" and declared.get("required") == value):
-            made[key] = value
+            made[key] = _returned(value, f"{where}.{key}") if key in _RETURNED else value
     return {"type": "function", "function": made if "parameters" in made else {**made, "parameters": declared}}
+
+
+def _returned(value: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
+    """What a function gives, in the types of its parameters where it is a schema; templates print it beside them."""
+    said = value.get("type") if isinstance(value, dict) else None
+    try:
+        return schema(value, where) if _names_type(said) else value
+    except RefusedRowError:  # no schema, and no parameters either: nothing is asked of it
+        return value
 
 
 def _spellings(function: Json, where: str) -> tuple[str, ...]:

@@ -385,6 +385,121 @@ READ: dict[str, tuple[dict[str, Any], str, str, bool]] = {
         "ua",
         False,
     ),
+    "CodeForces-CoTs": (
+        {
+            "id": "1/A",
+            "contest_id": "1",
+            "title": "t",
+            "description": "Is it",
+            "input_format": "far?",
+            "examples": [{"input": "1", "output": "2"}],
+            "prompt": "Is it far?",
+            "generation": "<think>a</think>b",
+            "api_metadata": {"completion_tokens": 1, "prompt_tokens": 2},
+            "messages": CHAT,
+        },
+        "openai",
+        "ua",
+        False,
+    ),
+    "DAPO-Math": (
+        {
+            "data_source": "math_dapo",
+            "prompt": CHAT[:1],
+            "ability": "MATH",
+            "reward_model": {"ground_truth": "34", "style": "rule"},
+            "extra_info": {"index": "9"},
+        },
+        "openai",
+        "u",
+        False,
+    ),
+    "Nemotron Math v2": (
+        {
+            "uuid": "u",
+            "problem": "Is it far?",
+            "expected_answer": "2",
+            "messages": [{**turn, "tool_calls": None} for turn in CHAT],
+            "tools": [TOOL],
+            "metadata": {"reason_low_with_tool": {"count": 1, "pass": 1}},
+        },
+        "openai",
+        "ua",
+        True,
+    ),
+    "Dolphin-R1": ({"messages": CHAT[:1], "reasoning": "r", "answer": "a", "model": "m"}, "openai", "u", False),
+    "When2Call": (
+        {"tools": [TOOLS[1:-1]], "messages": [CHAT[0], {"role": "assistant", "content": "<TOOLCALL>[{}]</TOOLCALL>"}]},
+        "openai",
+        "ua",
+        True,
+    ),
+    "KodCode": (
+        {
+            "question": "Is it far?",
+            "test_info": [{"function_declaration": "def f():", "function_name": "f", "parameter_list": "()"}],
+            "conversations": SHARED,
+        },
+        "sharegpt",
+        "ua",
+        False,
+    ),
+    "Agent-FLAN": ({"id": "x", "conversation": [{**turn, "loss": True} for turn in CHAT]}, "sharegpt", "ua", False),
+    "AM-Thinking-v1-Distilled": (
+        {
+            "system": "s",
+            "conversations": [
+                {**SHARED[0], "info": {"category": "c"}},
+                {"from": "assistant", "value": "<think>a</think><answer>b</answer>", "info": {"category": "c"}},
+            ],
+        },
+        "openthoughts",
+        "sua",
+        False,
+    ),
+    "OpenThoughts2": (
+        {
+            "id": 7,
+            "question": "Is it far?",
+            "conversations": [SHARED[0], {"from": "assistant", "value": "<think>a</think>b"}],
+        },
+        "openthoughts",
+        "ua",
+        False,
+    ),
+    "Bespoke-Stratos": (
+        {"system": "s", "conversations": [{"from": "user", "value": "q"}, {"from": "assistant", "value": THOUGHT}]},
+        "openthoughts",
+        "sua",
+        False,
+    ),
+    "s1K": (
+        {
+            "question": "1+1?",
+            "solution": "s",
+            "metadata": "{'problem': '1+1?'}",
+            "cot": None,
+            "thinking_trajectories": ["t"],
+            "attempt": "a",
+        },
+        "plain",
+        "u",
+        False,
+    ),
+    "LIMO": ({"question": "1+1?", "solution": "s", "answer": "2"}, "plain", "u", False),
+    "SYNTHETIC-1": (
+        {"prompt": "1+1?", "verification_info": "{}", "metadata": '{"difficulty": 1}', "llm_response": "2"},
+        "plain",
+        "u",
+        False,
+    ),
+    "Aya": ({"inputs": "Cold?", "targets": "Yes.", "language_code": "eng"}, "plain", "u", False),
+    "UltraFeedback": (
+        {"instruction": "Do.", "models": ["m"], "completions": [{"custom_system_prompt": "x", "response": "r"}]},
+        "alpaca",
+        "u",
+        False,
+    ),
     "Dolly": ({"instruction": "q", "context": "", "response": "r", "category": "x"}, "alpaca", "ua", False),
     "OpenOrca": ({"id": "x", "system_prompt": "s", "question": "q", "response": "r"}, "plain", "su", False),
     "GSM8K": ({"question": "1+1?", "answer": "2"}, "plain", "u", False),
@@ -434,6 +549,33 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"messages": json.dumps([CHAT[0], {"role": "reasoning", "content": "<think>a</think>"}, CHAT[0]])},
         "`messages[1].role` is 'reasoning'; known: system",
     ),
+    "Nemotron Competitive Programming": (
+        {"messages": [{"role": "user", "content": "-"}, CHAT[1]], "tools": [], "question_id": "q"},
+        "the user says '-', which stands for a prompt that is not there",
+    ),
+    "Capybara": (
+        {"source": "s", "conversation": [{"input": "Is it far?", "output": "No."}]},
+        "`conversation[0].from` is missing; known: system",
+    ),
+    "Nectar": ({"prompt": "\n\nHuman: q \n\nAssistant: ", "answers": [], "turns": 1}, "a conversation in markup"),
+    "Anthropic's requests": (
+        {
+            "messages": [
+                CHAT[0],
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "w"}]},
+                CHAT[0],
+            ]
+        },
+        "`messages[1].content[0]` is a part of type 'tool_use'; only text parts are supported",
+    ),
+    "GLM's, with tools in the system turn": (
+        {"messages": [{"role": "system", "content": "", "tools": [TOOL]}, *CHAT]},
+        "`messages[0]` has 'tools', which is not known and would be lost: write it into the row's `tools`",
+    ),
+    "OpenThoughts-114k, metadata": (
+        {"problem": "Add.", "deepseek_reasoning": "r", "starter_code": "def f():"},
+        "`starter_code` is there, and its text is not in the prompt",
+    ),
     "OASST": ({"message_id": "m", "text": "hi", "role": "prompter"}, "a message of a conversation"),
     "MMLU": ({"question": "1+1?", "choices": ["1", "2"], "answer": 1}, "`choices` is there"),
 }
@@ -471,12 +613,31 @@ def test_a_row_of_a_known_dataset_that_would_be_read_wrongly_is_refused(name: st
     "row",
     [
         {"chosen": "\n\nHuman: hi\n\nAssistant: ho", "rejected": "\n\nHuman: hi"},  # hh-rlhf
+        {"sample": "SYSTEM: You are an helpful assistant.\nUSER: hi\nASSISTANT: ho"},  # Glaive's first set
         {"id": "0", "data": ["Hi", "Hello"]},  # ultrachat's first release: who speaks is not said
         {"trajectory": [{"action": "ls", "observation": "a", "thought": "t"}]},  # SWE-agent's own files
     ],
 )
 def test_a_row_of_no_known_format_is_none(row: dict[str, Any]) -> None:
     assert detect([row]).format is None
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"custom_id": "1", "url": "/v1/chat/completions", "body": {"model": "m", "messages": CHAT}},
+            "'body' is openai",
+        ),
+        ({"input": {"messages": CHAT[:1]}, "preferred_output": CHAT[1:]}, "'input' is openai"),
+        ({"responses_create_params": {"input": CHAT[:1]}}, "'responses_create_params' is openai"),
+        ({"row": {"instruction": "Do.", "output": "Done."}}, "'row' is alpaca"),
+    ],
+)
+def test_a_row_within_a_request_is_found(row: dict[str, Any], said: str) -> None:
+    found = detect([row])
+    assert found.format is None
+    assert f"(its {said}: write what is in it as the row)" in found.report()
 
 
 def test_a_trajectory_keeps_what_each_said() -> None:

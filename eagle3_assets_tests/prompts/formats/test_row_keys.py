@@ -267,3 +267,20 @@ def test_text_of_a_message_that_it_does_not_say_is_refused_with_a_way_on(key: st
     with pytest.raises(RefusedRowError) as refused:
         read("openai", {"messages": messages})
     assert f"`messages[1]` has '{key}', {reason}" in str(refused.value)
+
+
+@pytest.mark.parametrize("place", ["tools_text", "metadata.my_tools"])
+def test_a_tool_of_which_the_conversation_has_the_name_alone_is_lost(place: str) -> None:
+    called = {"name": "get_time", "arguments": "{}"}
+    messages = [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "assistant", "content": None, "function_call": called},
+        {"role": "function", "name": "get_time", "content": "12:00"},
+    ]
+    declared = [{"name": "get_time"}]
+    holder, _, key = place.rpartition(".")
+    row = {"messages": messages, **({holder: {key: declared}} if holder else {key: declared})}
+    with pytest.raises(RefusedRowError, match=f"`{place}` may declare tools"):
+        read("openai", row)
+    told = {"role": "system", "content": "You have get_time."}
+    read("openai", {**row, "messages": [told, *messages]})

@@ -89,7 +89,7 @@ def test_missing_parameters_are_an_empty_object(parameters: Any) -> None:
 
 
 def test_what_else_a_function_says_stays_in_its_order() -> None:
-    function = {"strict": True, **FUNCTION, "response": {"type": "dict"}}
+    function = {"strict": True, **FUNCTION, "response": {"type": "object"}}
     [tool] = tools([function], "tools") or []
     assert json.dumps(tool["function"]) == json.dumps(function)
 
@@ -170,6 +170,29 @@ def test_what_is_beside_the_parameters_is_none_of_them() -> None:
     tool, other = tools([function, {"name": "g", "returns": {"type": "string"}}], "tools") or []
     assert tool["function"] == function
     assert other["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("key", ["returns", "response", "output_schema"])
+def test_what_a_function_returns_is_in_the_types_of_its_parameters(key: str) -> None:
+    """The Berkeley benchmark has a ``response`` of Python's types beside each function's parameters."""
+    given = {"type": "dict", "properties": {"rows": {"type": "list", "items": {"type": "float"}}}}
+    [tool] = tools([{"name": "f", "parameters": SCHEMA, key: given}], "tools") or []
+    right = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "number"}}}}
+    assert tool["function"][key] == right
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "List[int]",
+        {"temperature": 3},
+        {"type": "thing", "properties": [{"a": 1}]},
+        {"type": "dict", "properties": [{"type": "str"}]},
+    ],
+)
+def test_what_a_function_returns_stays_where_it_is_no_schema(given: Any) -> None:
+    [tool] = tools([{"name": "f", "parameters": SCHEMA, "returns": given}], "tools") or []
+    assert tool["function"]["returns"] == given
 
 
 @pytest.mark.parametrize(
