@@ -467,7 +467,7 @@ def _contents(samples: pl.LazyFrame) -> pl.DataFrame:
     """A row for each sample, by which it is told from any other: the lists hashed, so that few bytes are held."""
     captured = pl.col("metadata").str.json_path_match("$.ids_sha256")
     told = samples.select("id", pl.col("input_ids", "loss_mask").hash(), ids_sha256=captured)
-    return pl.concat(batches(told))
+    return pl.concat([pl.DataFrame(schema=told.collect_schema()), *batches(told)])  # of no rows there is no batch
 
 
 def _config(project: Project, datasets: Set[str]) -> dict[str, Any]:

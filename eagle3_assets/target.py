@@ -5,6 +5,7 @@ Not here: weights (an engine loads those), laws about tokens (``tokens``).
 """
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -198,6 +199,7 @@ def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa:
             f"transformers {transformers.__version__} decodes some end-of-reasoning tokens to nothing"
             " (huggingface/transformers#45356); install 5.6 or newer"
         )
+    logging.getLogger("transformers.tokenization_utils_base").addFilter(_of_use)
     try:
         return transformers.AutoTokenizer.from_pretrained(
             str(directory), trust_remote_code=trust_remote_code, local_files_only=True
@@ -209,6 +211,15 @@ def load_tokenizer(directory: Path, *, trust_remote_code: bool) -> Any:  # noqa:
             else "; a tokenizer that brings its own code needs target.trust_remote_code: true, or --trust-remote-code"
         )
         raise TargetError(f"{directory}: the tokenizer cannot be loaded: {_first_line(error)}{hint}") from None
+
+
+def _of_use(record: logging.LogRecord) -> bool:
+    """Whether a message of transformers' tokenizers is.
+
+    What is too long for the target is refused by name, and long texts are encoded where nothing asks a model for
+    anything: a warning of errors that there will not be.
+    """
+    return not record.getMessage().startswith("Token indices sequence length is longer")
 
 
 def _require_syntax(tokenizer: Any, template: str | None, settings: Target, source: Path) -> None:  # noqa: ANN401 - a transformers tokenizer

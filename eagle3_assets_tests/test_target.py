@@ -1,6 +1,7 @@
 """What a checkpoint's config files say of it, and what a person is told where they say nothing usable."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,18 @@ def test_a_template_that_refuses_one_conversation_is_a_template(tmp_path: Path) 
     file.write_text("{{ raise_exception('tools only') }}", encoding="utf-8")
     settings = Target(model=str(DEMO / "model"), chat_template=str(file), profile="kimi")
     assert load_target(settings).chat_template == "{{ raise_exception('tools only') }}"
+
+
+def test_nobody_is_warned_of_long_texts_that_no_model_is_asked_about() -> None:
+    """Outputs longer than a tokenizer's ``model_max_length`` are ordinary, and are encoded to see what text changes."""
+    tokenizer = load_target(Target(model=str(DEMO / "model"))).tokenizer
+    logger, heard = logging.getLogger("transformers"), list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign] # a test's own
+    logger.addHandler(handler)
+    try:
+        assert len(tokenizer.encode("word " * 3_000, add_special_tokens=False)) > tokenizer.model_max_length
+        logging.getLogger("transformers.tokenization_utils_base").warning("something else")
+    finally:
+        logger.removeHandler(handler)
+    assert heard == ["something else"]

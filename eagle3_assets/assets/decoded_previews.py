@@ -1,6 +1,6 @@
 """The asset ``decoded_previews``: what the model actually said, for a person to read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import TextWrapper
 from typing import Any
 
@@ -133,7 +133,7 @@ def preview_markdown(row: Mapping[str, Any], *, quarantined: bool) -> str:
     whole = visible(row["text"], keep_lines=True)
     for kept in (IN_PLACE, *range(IN_PLACE - 150, 0, -50)):
         text = whole if len(whole) <= kept else f"{whole[: kept // 2]} [...] {whole[-(kept // 2) :]}"
-        preview = f"{', '.join(said)}\n\n{markdown_block(_wrapped(text))}"
+        preview = f"{_in_lines(said)}\n\n{markdown_block(_wrapped(text))}"
         if _length_in_browser(preview) < IN_PLACE:
             break
     return preview
@@ -142,6 +142,18 @@ def preview_markdown(row: Mapping[str, Any], *, quarantined: bool) -> str:
 def _length_in_browser(text: str) -> int:
     """As JavaScript counts characters: those beyond U+FFFF are two."""
     return len(text.encode("utf-16-le")) // 2
+
+
+def _in_lines(parts: Sequence[str]) -> str:
+    """Parts of a sentence of Markdown, as many in a line as its column has room for: a long path makes it wider."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        longer = f"{lines[-1]}, {part}"
+        if len(longer) <= LINE:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return ",\\\n".join(lines)
 
 
 def _wrapped(text: str) -> str:

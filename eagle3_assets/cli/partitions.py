@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eagle3_assets.project import Project
     from eagle3_assets.resources import ProgressListener
     from eagle3_assets.running import PartitionRun
+    from eagle3_assets.storage.files import StorageError
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The config; without it $EAGLE3_CONFIG, or the demo's.")
@@ -126,7 +127,7 @@ def stats(
 
     Exit code 1: a law refuses one of the partitions, or it cannot be judged; its lengths are shown, or its page is
     written, all the same; or, with --all, one cannot be read, which is named. 2: a named partition is not sealed, or
-    cannot be read; or its page cannot be made. With --all, those that are sealed are shown.
+    cannot be read; or its page cannot be made. With --all, those that are sealed are shown; 2 where none is.
     """
     from eagle3_assets.generation.sealed import CURRENT
     from eagle3_assets.inspecting import partition_lengths
@@ -156,6 +157,8 @@ def stats(
                 if not every:
                     raise
                 unreadable.append(f"{key} is unreadable: {error}")
+    if len(missing) == len(keys):
+        raise nothing_generated(project)
     if as_json:
         for one in made:
             typer.echo(_lengths_json(one))
@@ -243,6 +246,17 @@ def chosen(project: "Project", keys: Sequence[str], *, every: bool, trials: bool
         for dataset in project.config.datasets
     }
     return [found for key in keys for found in shards.get(key) or [project.partition(key).key]]
+
+
+def nothing_generated(project: "Project") -> "StorageError":
+    """What a command that shows all partitions says where there is nothing to show."""
+    from eagle3_assets.storage.files import StorageError
+
+    first = next(key for key, partition in project.partitions.items() if not partition.trial)
+    return StorageError(
+        f"{project.layout.root}: nothing is generated yet, trials aside; materialize first, such as:"
+        f" eagle3-assets materialize {first}"
+    )
 
 
 def _require_free(host: str, port: int) -> None:

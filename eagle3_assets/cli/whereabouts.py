@@ -11,7 +11,14 @@ import typer
 
 from eagle3_assets.cli.decode import loaded_target
 from eagle3_assets.cli.left_out import print_left_out
-from eagle3_assets.cli.partitions import AllOption, ConfigOption, PartitionArguments, chosen, open_project
+from eagle3_assets.cli.partitions import (
+    AllOption,
+    ConfigOption,
+    PartitionArguments,
+    chosen,
+    nothing_generated,
+    open_project,
+)
 from eagle3_assets.cli.terminal import ERROR, OWN_PROCESS, WARNING, console, place_given, say
 
 if TYPE_CHECKING:
@@ -48,7 +55,7 @@ def whereabouts(
     --all so are those that cannot be read.
 
     Exit code 0: all is accounted for. 1: something does not add up, a partition cannot be read, or the export is older
-    than the data. 2: nothing could be said, or no prompt and no refused row has that id.
+    than the data. 2: nothing could be said, as nothing is generated, or no prompt and no refused row has that id.
     """
     from eagle3_assets.cli.export_tables import source_table, whereabouts_table
     from eagle3_assets.exports.manifest import read_manifest
@@ -95,6 +102,8 @@ def whereabouts(
         for fault in found.faults:
             say(f"{key}: {fault}", style=ERROR)
         faulty |= bool(found.faults)
+    if {one.state for one in left_out} == {"missing"} and len(left_out) == len(keys):
+        raise nothing_generated(project)
     if ids and not totals and not shown:
         raise typer.BadParameter(f"no prompt and no refused row there has the id {', '.join(ids)}")
     if len(keys) > 1 and not ids:

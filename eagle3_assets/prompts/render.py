@@ -60,10 +60,9 @@ def render_text(
 def prompt_ids(tokenizer: ChatTokenizer, texts: list[str]) -> list[list[int]]:
     """The ids of rendered prompts.
 
-    The template writes special tokens itself; the tokenizer adding its own would double the first. What is too long for
-    the target is refused by name: transformers' own warning speaks of errors that there will not be.
+    The template writes special tokens itself; the tokenizer adding its own would double the first.
     """
-    encoded = tokenizer(texts, add_special_tokens=False, padding=False, truncation=False, verbose=False)
+    encoded = tokenizer(texts, add_special_tokens=False, padding=False, truncation=False)
     return [list(ids) for ids in encoded["input_ids"]]
 
 

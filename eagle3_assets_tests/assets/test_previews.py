@@ -49,7 +49,7 @@ def test_any_text_any_id_and_any_finish_type_fit(text: str, name: str, finish: s
     made = preview(f"BEGIN{text}END", name, finish, quarantined=quarantined)
     assert len(made.encode("utf-16-le")) // 2 < IN_PLACE  # as a browser counts
     head, block = made.split("\n\n", 1)
-    assert "\n" not in head
+    assert head.count("\n") == head.count(",\\\n") < 5
     fence = block.split("text\n", 1)[0]
     assert set(fence) == {"`"}
     # The last line may be a broken one.
@@ -63,10 +63,19 @@ def test_a_long_id_is_shortened_and_the_text_stays() -> None:
     assert "so it is" in made
 
 
+def test_what_is_said_of_a_sample_is_as_narrow_as_its_text() -> None:
+    """A long path makes the UI's column wider than its window, and what stands at its right edge is out of sight."""
+    made = preview("text", "demo-function_calling-05:1:0", "length", quarantined=True)
+    assert made.startswith(
+        "`demo-function_calling-05:1:0`: 7 tokens, response@3,\\\n`length`, shortest, quarantined\n\n"
+    )
+    assert max(map(len, made.splitlines())) <= LINE + len(",\\")
+
+
 def test_a_finish_type_is_text_and_none_is_named() -> None:
-    assert ", `<b>x</b> [a](b)`, shortest\n" in preview("text", finish_type="<b>x</b> [a](b)")
-    assert ", no finish type, shortest\n" in preview("text", finish_type=None)
-    assert ", `stop`, shortest, quarantined\n" in preview("text", quarantined=True)
+    assert ", `<b>x</b> [a](b)`,\\\nshortest\n" in preview("text", finish_type="<b>x</b> [a](b)")
+    assert ", no finish type,\\\nshortest\n" in preview("text", finish_type=None)
+    assert ", `stop`, shortest,\\\nquarantined\n" in preview("text", quarantined=True)
 
 
 def test_drift_by_kind_is_a_table() -> None:

@@ -15,6 +15,7 @@ from upath import UPath
 
 from eagle3_assets.build import build_defs
 from eagle3_assets.config import Export, load_config
+from eagle3_assets.contract import TRAINING_SAMPLES
 from eagle3_assets.exporting import export, fates_of
 from eagle3_assets.exports.card import dataset_card
 from eagle3_assets.exports.derived import untrainable
@@ -259,6 +260,23 @@ def test_nothing_left_is_a_whole_export_without_rows(made: Made, tmp_path: Path)
     assert "within_max_length: not judged: there are no rows" in card.replace("\\_", "_")
     assert "no max_length was given" not in card.replace("\\_", "_")
     assert verify(UPath(tmp_path)).faults == ()
+
+
+def test_a_partition_whose_outputs_all_break_a_law_is_exported_without_rows(made: Made, tmp_path: Path) -> None:
+    """Its limit says that this is no reason to refuse it, and others beside it have rows."""
+    made.copy(tmp_path / "project")
+    path = tmp_path / "project" / "eagle3.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("quarantine_limit: 0.5", "quarantine_limit: 1.0"))
+    other = replace(made, project=Project(load_config(path)))
+    write_parquet(made.raw.with_columns(completion_tokens=pl.lit(1, pl.Int32)), other.sealed.path)
+    write_parquet(pl.DataFrame(schema=TRAINING_SAMPLES), other.samples)
+    manifest = other.export(tmp_path / "out")
+    assert manifest.files == ()
+    assert manifest.fates.keys() == {"refused_prompt", "failed", "quarantined"}
+    assert verify(UPath(tmp_path / "out")).faults == ()
+    write_parquet(pl.read_parquet(str(made.samples)), other.samples)
+    with pytest.raises(ExportError, match="and 0 outputs can be used now; materialize training_samples again"):
+        other.export(tmp_path / "out")
 
 
 def test_an_export_lies_on_an_object_store_as_well(made: Made, tmp_path: Path) -> None:
