@@ -29,6 +29,9 @@ STDIN = Path("/dev/stdin")
 ZSTD_LEVEL = 3
 """Of every parquet file: higher levels cost much time and save little."""
 
+CONNECT_S, ANSWER_S = 20.0, 60.0
+"""Seconds after which an attempt to reach Google's store has failed; its client makes six of them."""
+
 _LOCAL_PROTOCOLS = ("", "file", "local")
 _PIECE = 8 << 20
 """Bytes that are copied at a time."""
@@ -39,7 +42,15 @@ def place_of(text: str) -> UPath:
 
     A store's client keeps no listings: another machine may write there at any time.
     """
-    return UPath(text, use_listings_cache=False) if "://" in text else UPath(Path(text).absolute())
+    if "://" not in text:
+        return UPath(Path(text).absolute())
+    if not text.startswith(("gs://", "gcs://")):
+        return UPath(text, use_listings_cache=False)
+    from aiohttp import ClientTimeout  # only here, since loading the definitions shall stay cheap
+
+    # The clients of the other stores give a server up by themselves that takes a request and never answers.
+    patience = ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=ANSWER_S)
+    return UPath(text, use_listings_cache=False, requests_timeout=patience)
 
 
 def local_path(path: UPath) -> Path | None:

@@ -5,6 +5,7 @@ What belongs here: starting and ending them, their GraphQL. Not here: what a tes
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from eagle3_assets.running import INSTANCE_YAML
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for a server that begins later: none of those that Linux gives to outgoing connections meanwhile."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 @contextmanager

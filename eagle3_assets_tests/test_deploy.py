@@ -111,7 +111,15 @@ def test_servers_are_not_restarted_one_by_one_under_a_run() -> None:
 
 def test_the_database_is_named_by_the_environment_alone() -> None:
     database = settings("postgres/dagster.yaml")["storage"]["postgres"]["postgres_db"]
-    assert all(value.keys() == {"env"} for value in database.values())
+    assert all(value.keys() == {"env"} for name, value in database.items() if name != "params")
+
+
+def test_a_database_whose_machine_is_gone_is_noticed_within_minutes() -> None:
+    """Linux asks for a silent connection's other end after two hours."""
+    params = settings("postgres/dagster.yaml")["storage"]["postgres"]["postgres_db"]["params"]
+    silent = params["keepalives_idle"] + params["keepalives_interval"] * params["keepalives_count"]
+    assert silent == params["tcp_user_timeout"] / 1000 == 240
+    assert settings("k8s/values.yaml")["postgresql"]["postgresqlParams"] == params
 
 
 def test_what_generates_is_of_the_pool_that_the_settings_name() -> None:

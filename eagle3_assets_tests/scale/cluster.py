@@ -187,6 +187,13 @@ class Ray:
                 found.setdefault(names[job["driver_node_id"]], []).append(job["metadata"]["dagster/run-id"])
         return found
 
+    def lost(self) -> set[str]:
+        """The Dagster runs whose job failed otherwise than by what the run itself did."""
+        failed = (job for job in self.get("/api/jobs/") if job["status"] == "FAILED")
+        return {
+            job["metadata"]["dagster/run-id"] for job in failed if job["error_type"] != "JOB_ENTRYPOINT_COMMAND_ERROR"
+        }
+
     def alive(self) -> list[dict[str, Any]]:
         nodes = self.get("/api/v0/nodes?detail=true")["data"]["result"]["result"]
         return [node for node in nodes if node["state"] == "ALIVE"]

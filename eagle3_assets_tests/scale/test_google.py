@@ -3,6 +3,7 @@
 Of them those that need nothing but the store: what no two may write, what another machine goes on from, what comes out.
 """
 
+import socket
 import subprocess
 import time
 import uuid
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import requests
+from fsspec.asyn import sync  # type: ignore[import-untyped] # it ships no types
 from upath import UPath
 
+from eagle3_assets import files
 from eagle3_assets.files import names_in, place_of, read_bytes
 from eagle3_assets_tests.scale.test_machines import (  # noqa: F401 - collected here, with this module's bucket
     test_a_machine_that_dies_loses_at_most_the_last_upload,
@@ -68,6 +71,17 @@ def bucket(google: str, monkeypatch: pytest.MonkeyPatch) -> UPath:
     place = place_of(str(place))
     place.fs.mkdir(place.path.split("/", 1)[0])
     return place
+
+
+def test_a_store_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "ANSWER_S", 0.2)
+    monkeypatch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as hangs:  # the kernel connects for it
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{hangs.getsockname()[1]}")
+        client = place_of("gs://hangs/corpus").fs
+        once = client._request.__wrapped__  # without the pauses of its six attempts, half a minute in all
+        with pytest.raises(TimeoutError):
+            sync(client.loop, once, client, "GET", "b/hangs")
 
 
 def test_what_another_client_writes_is_seen_at_once(google: str, bucket: UPath) -> None:

@@ -56,7 +56,7 @@ def write_config(folder: Path, endpoint: str) -> Path:
 def test_a_dead_process_is_run_again_and_a_broken_law_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
     monkeypatch.chdir(tmp_path)
-    with postgres(PASSWORD) as port, mock_server(tmp_path, delay_s=0.8) as (endpoint, _):
+    with postgres(PASSWORD) as port, mock_server(tmp_path, delay_s=1.5) as (endpoint, _):
         project = Project(load_config(write_config(tmp_path, endpoint)))
         settings = {"HOST": "127.0.0.1", "PORT": str(port), "USERNAME": "postgres", "PASSWORD": PASSWORD}
         for name, value in {**settings, "DB": "postgres"}.items():
