@@ -71,7 +71,7 @@ class CheckedDataset:
     report: Report | None = None
     """The laws about prompts over these rows."""
     example: PromptView | None = None
-    """The first prompt that may be sent, or the first refused one where none may be."""
+    """The last prompt of the first conversation that may be sent, or of the first refused one where none may be."""
     estimate: Estimate | None = None
 
 
@@ -212,8 +212,10 @@ def _example(target: LoadedTarget, found: PromptRows, tokenized: pl.DataFrame) -
     if tokenized.is_empty():
         return None
     ready = tokenized.filter(pl.col("status") == "ready")
-    row = (tokenized if ready.is_empty() else ready).row(0, named=True)
-    [source] = found.rows.filter(pl.col("sample_id") == row["sample_id"]).rows(named=True)
+    rows = found.rows.join(tokenized if ready.is_empty() else ready, on="sample_id", how="semi", maintain_order="left")
+    # With `turns: all` the last has the most to look at: earlier answers, calls and results.
+    source = rows.filter(pl.col("conversation_id") == rows["conversation_id"][0]).row(-1, named=True)
+    [row] = tokenized.filter(pl.col("sample_id") == source["sample_id"]).rows(named=True)
     return prompt_view(target, row, source)
 
 

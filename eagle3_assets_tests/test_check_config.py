@@ -82,6 +82,15 @@ def test_rows_that_are_not_shown_are_counted(make_project: ProjectMaker, tmp_pat
     assert [line for line in lines if line.startswith("d: remark ")][3:] == ["d: remark and 3 more rows"]
 
 
+def test_the_example_is_the_last_prompt_of_a_conversation(make_project: ProjectMaker, tmp_path: Path) -> None:
+    """With ``turns: all`` the first has no earlier answer to look at."""
+    turns = [{"role": role, "content": f"{role} {n}"} for n in range(3) for role in ("user", "assistant")]
+    long = {"role": "user", "content": "x" * 5_000}
+    rows = [{"id": "a", "messages": [*turns, long]}, {"id": "b", "messages": turns[:3]}]
+    make_project(rows, dataset={"turns": "all", "max_prompt_tokens": 100})
+    assert "===== sample_id=a:5:0 " in checked(tmp_path / "eagle3.yaml").stdout
+
+
 def test_what_is_not_there_is_named_and_the_rest_is_checked(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "good.jsonl", demo_rows("chat", 3))
     write_jsonl(tmp_path / "odd.jsonl", [{"a": 1}, {"b": 2}])

@@ -270,7 +270,7 @@ def test_a_plan_makes_nothing_and_learns_from_what_was_made(make_project: Projec
     assert set(tmp_path.iterdir()) == before  # neither data nor a Dagster instance
     assert row(out, "d") == ["4", "0", "0", "0", "4", *prompt_figures(project), "~ 380", "unknown"]
     assert "Prompts rendered and tokenized in memory (none are stored yet): d." in out
-    assert "1 of 5 source rows are unusable and counted nowhere; first prompts.jsonl:5: is not JSON" in out
+    assert "d: 1 of 5 source rows are unusable and counted nowhere; first prompts.jsonl:5: is not JSON" in out
     assert "Output of d: 95 tokens, a rough guess" in out
     assert "Throughput is unknown, and so is the time" in out
     assert "eagle3-assets materialize d-trial" in out

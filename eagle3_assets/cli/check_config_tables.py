@@ -17,6 +17,7 @@ from eagle3_assets.partitions import dataset_partitions
 from eagle3_assets.planning import expected_in_all, prompt_tokens
 from eagle3_assets.prompts.rows import NotedRow
 from eagle3_assets.prompts.template_forms import ArgumentForm, CallForm
+from eagle3_assets.tokens.laws.base import counted
 from eagle3_assets.tokens.safe_text import excerpt, visible
 
 SHOWN = 200
@@ -136,7 +137,8 @@ def findings(checked: CheckedDataset) -> Iterator[Text]:
             yield Text(f"{name}: not read of its rows: {excerpt(checked.found.unread_said, SHOWN)}")
         if checked.found.left_out_files:
             left_out = ", ".join(checked.found.left_out_files[:SHOWN_ROWS])
-            yield Text(f"{name}: {len(checked.found.left_out_files):,} files left out, {excerpt(left_out, SHOWN)}")
+            count = counted(len(checked.found.left_out_files), "file")
+            yield Text(f"{name}: {count} left out, {excerpt(left_out, SHOWN)}")
     for remark in checked.remarks:
         yield Text(f"{name}: {remark}", style="yellow")
 
@@ -146,7 +148,7 @@ def _rows(heading: str, shown: Sequence[NotedRow], count: int) -> Iterator[Text]
     for row in shown[:SHOWN_ROWS]:
         yield Text(f"{heading} {excerpt(str(row), SHOWN)}")
     if count > SHOWN_ROWS:
-        yield Text(f"{heading} and {count - SHOWN_ROWS:,} more rows")
+        yield Text(f"{heading} and {counted(count - SHOWN_ROWS, 'more row')}")
 
 
 def _calls_said(form: CallForm, call_id: str | None) -> str | None:

@@ -166,12 +166,12 @@ def _by_where_prompts_come_from(plans: Sequence[Planned]) -> dict[str | None, li
 
 
 def _of_sources(plans: Sequence[Planned]) -> Iterator[str]:
-    """A line for each source that has unusable rows: which partition they would belong to cannot be known."""
-    for source in {one.counted.partition.dataset.source: one.counted.source for one in plans}.values():
+    """A line for each dataset whose source has unusable rows: which partition they would belong to cannot be known."""
+    for name, source in {one.counted.partition.dataset.name: one.counted.source for one in plans}.items():
         if source.refused:
             yield (
-                f"{source.accounts.refused:,} of {source.accounts.rows:,} source rows are unusable and counted nowhere;"
-                f" first {excerpt(str(source.refused[0]), SHOWN)}."
+                f"{name}: {source.accounts.refused:,} of {source.accounts.rows:,} source rows are unusable and counted"
+                f" nowhere; first {excerpt(str(source.refused[0]), SHOWN)}."
             )
 
 

@@ -26,7 +26,7 @@ from eagle3_assets.prompts.sources import FileState, SourceFile
 from eagle3_assets.storage.files import StorageError, write_bytes
 from eagle3_assets.storage.layout import Layout
 
-READER = "8"
+READER = "9"
 """Changes when the same source gives other prompts than before."""
 
 

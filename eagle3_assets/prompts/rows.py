@@ -163,7 +163,7 @@ def read_first(dataset: Dataset, rows: int) -> PromptRows:
 
 def _read(reading: "_Reading") -> PromptRows:
     found = find(reading.source)
-    files = tuple(reading.take(file) for file in found.files)
+    files = tuple(reading.take(file, alone=len(found.files) == 1) for file in found.files)
     rows = reading.chosen()
     return PromptRows(
         rows,
@@ -204,8 +204,8 @@ class _Reading:
         self._sampled = Smallest(sample) if isinstance(sample, int) else None
         self._tried = Smallest(trial_rows) if partition.trial and not self._sampled else None
 
-    def take(self, file: SourceFile) -> FileState:
-        """Reads one file, as far as the limit allows."""
+    def take(self, file: SourceFile, *, alone: bool) -> FileState:
+        """Reads one file, as far as the limit allows; ``alone`` where the source has no other."""
         if self._at_limit:
             return unread(file)
         decided_by = self._fingerprint
@@ -214,7 +214,7 @@ class _Reading:
                 return self._take_known(opened, known, self._indexes)
             rows = ((row, self._value(row)) for row in self._counted(opened.rows()))
             ranks = Ranks(sampled=self._dataset.sample is not None)
-            told, format_name = self._format_told(file, rows)
+            told, format_name = self._format_told(file, rows, alone=alone)
             for row, value in told:
                 ranks.add(self._take(row, value, format_name))
             if not self._hash_files:
@@ -287,7 +287,9 @@ class _Reading:
         except RefusedRowError as refusal:
             return refusal
 
-    def _format_told(self, file: SourceFile, rows: Iterator[_Parsed]) -> tuple[Iterator[_Parsed], str | None]:
+    def _format_told(
+        self, file: SourceFile, rows: Iterator[_Parsed], *, alone: bool
+    ) -> tuple[Iterator[_Parsed], str | None]:
         """The rows, and the format to read them as; None where none of them can be read as anything."""
         if self._dataset.format != "auto":
             return rows, self._dataset.format
@@ -307,6 +309,7 @@ class _Reading:
         if detection.format is None:
             raise PromptSourceError(
                 f"{file.path}: its format is not recognised ({detection.report()}); name it with the dataset's `format`"
+                f"{'' if alone else ', or the files with a glob that leaves this one out'}"
             )
         return chain(first, rows), detection.format
 

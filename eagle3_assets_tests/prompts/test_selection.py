@@ -187,7 +187,9 @@ def test_a_file_in_no_known_format_is_an_error_and_one_of_nothing_but_faults_is_
     assert [file.format for file in found.files] == [None, "openai"]
     assert found.accounts.refused == 2
     write(tmp_path, {"b.jsonl": [{"colour": "red"}]})
-    with pytest.raises(PromptSourceError, match=r"b\.jsonl: its format is not recognised .*name it with .*`format`"):
+    with pytest.raises(
+        PromptSourceError, match=r"b\.jsonl: its format is not recognised .*`, or the files with a glob"
+    ):
         taken(place)
     monkeypatch.setattr("eagle3_assets.prompts.rows.HOPELESS_ROWS", 3)
     write(tmp_path, {"a.jsonl": [b"{"] * 3})

@@ -326,12 +326,13 @@ def test_a_file_that_was_not_fetched_is_no_source_without_rows(
         rows_of(path)
 
 
-def test_a_name_that_is_no_text_and_a_pipe_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [b"fran\xe7ais.jsonl", b"two\nlines.jsonl"])
+def test_a_name_that_is_no_text_and_a_pipe_are_told(name: bytes, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "waiting.jsonl")
     (tmp_path / "a.jsonl").write_bytes(b"{}\n")
     found = find([str(tmp_path)])
     assert ([file.name for file in found.files], found.left_out) == (["a.jsonl"], ("waiting.jsonl (no regular file)",))
-    Path(os.fsdecode(os.fsencode(tmp_path) + b"/fran\xe7ais.jsonl")).write_bytes(b"{}\n")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(b"{}\n")
     with pytest.raises(PromptSourceError, match="no printable text; rename it") as refused:
         find([str(tmp_path)])
     str(refused.value).encode()

@@ -21,6 +21,7 @@ from eagle3_assets.prompts.formats import (
     sharegpt,
 )
 from eagle3_assets.prompts.formats.messages import SPEAKS, TRAJECTORY, is_message_list
+from eagle3_assets.tokens.safe_text import quoted
 
 _READERS: dict[str, Callable[[Any], Dialogue]] = {
     "openai": openai.read,
@@ -101,8 +102,8 @@ class Detection:
     """Rows that no format recognises."""
     unknown_keys: tuple[str, ...]
     """The keys of the first such row."""
-    within: tuple[str, str] | None = None
-    """Of that row the key of an object that is a row itself, and of which format: what is around it is a request."""
+    hint: str
+    """What that row may be instead, in words; empty where nothing tells."""
 
     @property
     def format(self) -> str | None:
@@ -116,8 +117,7 @@ class Detection:
             return "no row to tell the format by"
         found = ", ".join(f"{name} ({count})" for name, count in self.counts.items()) or "no known format"
         keys = f" with the keys {', '.join(map(repr, self.unknown_keys))}" if self.unknown_keys else ""
-        around = f" (its {self.within[0]!r} is {self.within[1]}: write what is in it as the row)" if self.within else ""
-        first = f"{keys or ' is no object'}{_A_MESSAGE if SPEAKS & {*self.unknown_keys} else around}"
+        first = f"{keys or ' is no object'}{self.hint}"
         unknown = f"; {self.unknown} in no known format, the first{first}" if self.unknown else ""
         choice = "" if self.format else f"; name one of {', '.join(FORMAT_NAMES)}"
         return f"of the first {rows} rows: {found}{unknown}{choice}"
@@ -140,10 +140,19 @@ def detect(rows: Iterable[Any]) -> Detection:
     seen = unknown[0] if unknown else None
     if isinstance(seen, list) and seen:  # messages without a row around them
         seen = seen[0]
-    first = list(islice(seen.items(), 12)) if isinstance(seen, dict) else []
-    inner = ((str(key)[:40], _name(value)) for key, value in first if isinstance(value, dict))
-    within = next(((key, name) for key, name in inner if name), None)
-    return Detection(dict(counts.most_common()), len(unknown), tuple(str(key)[:40] for key, _ in first), within)
+    keys = tuple(str(key)[:40] for key in islice(seen, 12)) if isinstance(seen, dict) else ()
+    return Detection(dict(counts.most_common()), len(unknown), keys, _hint(seen) if isinstance(seen, dict) else "")
+
+
+def _hint(row: dict[str, Any]) -> str:
+    if not SPEAKS.isdisjoint(row):
+        return _A_MESSAGE
+    for key, value in row.items():
+        if isinstance(value, dict) and (name := _name(value)):  # a request, as OpenAI's batch files have them
+            return f" (its {quoted(key)} is {name}: write what is in it as the row)"
+        if isinstance(value, bytes) and _name({key: ""}):
+            return f" (its {quoted(key)} is binary: write it as text)"
+    return ""
 
 
 def _name(row: Any) -> str | None:  # noqa: ANN401 - parsed JSON

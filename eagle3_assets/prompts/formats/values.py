@@ -15,7 +15,14 @@ from eagle3_assets.tokens.safe_text import quoted, visible
 
 def kind(value: Any) -> str:  # noqa: ANN401 - parsed JSON
     """What a value is, in words."""
-    names = {type(None): "missing", bool: "true or false", int: "a number", float: "a number", str: "text"}
+    names = {
+        type(None): "missing",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        bytes: "binary",
+    }
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     return names.get(type(value)) or (

@@ -16,7 +16,7 @@ from eagle3_assets.config import HUB_SCHEME, without_secrets
 from eagle3_assets.prompts.sources.hub import HubError, local_snapshot
 from eagle3_assets.tokens.safe_text import visible
 
-TAKEN_ENDINGS = re.compile(r".*\.(?:(?:jsonl|ndjson|json)(?:\.(?:gz|zst|zstd))?|parquet)", re.IGNORECASE)
+TAKEN_ENDINGS = re.compile(r".*\.(?:(?:jsonl|ndjson|json)(?:\.(?:gz|zst|zstd))?|parquet)", re.IGNORECASE | re.DOTALL)
 """Of the files that a directory gives. A file or glob gives every file that it names, whatever its ending."""
 
 

@@ -640,6 +640,12 @@ def test_a_row_within_a_request_is_found(row: dict[str, Any], said: str) -> None
     assert f"(its {said}: write what is in it as the row)" in found.report()
 
 
+def test_text_that_a_parquet_file_has_as_binary_is_named() -> None:
+    assert "(its 'prompt' is binary: write it as text)" in detect([{"image": b"x", "prompt": b"Is it far?"}]).report()
+    with pytest.raises(RefusedRowError, match="`messages` must be a non-empty list, not binary"):
+        read("openai", {"messages": b"[]"})
+
+
 def test_a_trajectory_keeps_what_each_said() -> None:
     row = READ["Nebius SWE-agent"][0]
     assert [m["content"] for m in read("sharegpt", row).messages] == ["s", "Fix it", "```\nls\n```"]
