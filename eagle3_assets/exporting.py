@@ -55,7 +55,7 @@ from eagle3_assets.tokens.vocabulary import choose, require_room, vocabulary_ver
 from eagle3_assets.training import Stored, to_training_samples
 from eagle3_assets.usable import PartitionState, left_out_text, usable
 
-REVISION = "1"
+REVISION = "2"
 """Changes when the same rows are written in another way than before."""
 
 

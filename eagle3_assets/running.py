@@ -249,7 +249,7 @@ def _run(
             failed=_count(counts.get("failed")),
             refused=_count(counts.get("refused_prompts")),
             kept=_count(counts.get("kept_from_before")),
-            commonest_reason=str(reason.value) if reason is not None and reason.value is not None else None,
+            commonest_reason=str(reason.value) if reason is not None else None,
             failures=[_failure(event) for event in result.all_events if event.is_step_failure],
             checks=[check_outcome(evaluation) for evaluation in result.get_asset_check_evaluations()],
         )

@@ -6,6 +6,7 @@ What belongs here: metadata forms. Not here: what any asset is about.
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from textwrap import TextWrapper
 from typing import Any
 
 import dagster as dg
@@ -20,7 +21,7 @@ from eagle3_assets.project import Project
 from eagle3_assets.prompts.rows import PromptSourceError
 from eagle3_assets.storage.files import StorageError
 from eagle3_assets.target import TargetError, not_ended_by_code
-from eagle3_assets.tokens.reasons import reason_kinds
+from eagle3_assets.tokens.reasons import commonest_reason, reason_kinds
 from eagle3_assets.tokens.safe_text import visible
 from eagle3_assets.tokens.vocabulary import VocabularyError
 from eagle3_assets.training import RefusedPartitionError
@@ -35,6 +36,10 @@ ERRORS_FOR_PEOPLE = (
     VocabularyError,
 )
 """Errors whose text already says what is wrong, where and what to do."""
+
+
+LINE = 52
+"""Characters of a line: so many have room beside the keys in Dagster's UI on a screen of 1280 pixels."""
 
 
 def partitions_definition(project: Project) -> dg.StaticPartitionsDefinition:
@@ -68,12 +73,24 @@ def reasons_table(reasons: pl.Series) -> dg.MetadataValue:
     return counts_table("reason", reason_kinds(reasons).head(20))
 
 
+def reasons_metadata(name: str, reasons: pl.Series) -> dict[str, Any]:
+    """That table under a name, and where there are reasons the commonest by one of its rows."""
+    example = commonest_reason(reasons)
+    return {name: reasons_table(reasons), **({"commonest_reason": example} if example else {})}
+
+
 def counts_table(name: str, counts: pl.DataFrame, what: str = "rows") -> dg.MetadataValue:
     """A frame of a name and a count of something as a table; names may hold text that others wrote."""
     return dg.MetadataValue.table(
         [dg.TableRecord({name: visible(str(text)), what: count}) for text, count in counts.iter_rows()],
         schema=dg.TableSchema([dg.TableColumn(name, "string"), dg.TableColumn(what, "int")]),
     )
+
+
+def wrapped(text: str) -> str:
+    """Lines no longer than the UI's column; a code block there is neither wrapped nor easily scrolled."""
+    wrap = TextWrapper(LINE, drop_whitespace=False, replace_whitespace=False, expand_tabs=False)
+    return "\n".join(part for line in text.split("\n") for part in (wrap.wrap(line) or [""]))
 
 
 @contextmanager

@@ -1,18 +1,19 @@
 """The asset ``decoded_previews``: what the model actually said, for a person to read."""
 
 from collections.abc import Mapping, Sequence
-from textwrap import TextWrapper
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from eagle3_assets.assets.common import (
+    LINE,
     column_schema,
     data_version,
     failing_clearly,
     partitions_definition,
     usual_metadata,
+    wrapped,
 )
 from eagle3_assets.contract import DECODED_PREVIEWS
 from eagle3_assets.generation.sealed import Sealed
@@ -27,8 +28,8 @@ from eagle3_assets.tokens.safe_text import excerpt, markdown_block, markdown_cod
 from eagle3_assets.tokens.strata import first_look
 from eagle3_assets.tokens.verdict import Verdict
 
-LINE = 52
-"""Characters of a line: so many have room beside the keys in Dagster's UI on a screen of 1280 pixels."""
+MOST_LINES = 30
+"""Lines of a text; those of prose are fewer where it fits in place."""
 ID_SHOWN, WORD_SHOWN = 80, 24
 """Characters of a sample's id and of a finish type; both are others' text and may be of any length."""
 
@@ -133,7 +134,7 @@ def preview_markdown(row: Mapping[str, Any], *, quarantined: bool) -> str:
     whole = visible(row["text"], keep_lines=True)
     for kept in (IN_PLACE, *range(IN_PLACE - 150, 0, -50)):
         text = whole if len(whole) <= kept else f"{whole[: kept // 2]} [...] {whole[-(kept // 2) :]}"
-        preview = f"{_in_lines(said)}\n\n{markdown_block(_wrapped(text))}"
+        preview = f"{_in_lines(said)}\n\n{markdown_block(_few_lines(wrapped(text)))}"
         if _length_in_browser(preview) < IN_PLACE:
             break
     return preview
@@ -142,6 +143,13 @@ def preview_markdown(row: Mapping[str, Any], *, quarantined: bool) -> str:
 def _length_in_browser(text: str) -> int:
     """As JavaScript counts characters: those beyond U+FFFF are two."""
     return len(text.encode("utf-16-le")) // 2
+
+
+def _few_lines(text: str) -> str:
+    """A loop of line ends would take several screens."""
+    lines = text.split("\n")
+    half = MOST_LINES // 2
+    return text if len(lines) <= MOST_LINES else "\n".join([*lines[:half], "[...]", *lines[-half:]])
 
 
 def _in_lines(parts: Sequence[str]) -> str:
@@ -154,9 +162,3 @@ def _in_lines(parts: Sequence[str]) -> str:
         else:
             lines.append(part)
     return ",\\\n".join(lines)
-
-
-def _wrapped(text: str) -> str:
-    """Lines no longer than the UI's column; a code block there is neither wrapped nor easily scrolled."""
-    wrap = TextWrapper(LINE, drop_whitespace=False, replace_whitespace=False, expand_tabs=False)
-    return "\n".join(part for line in text.split("\n") for part in (wrap.wrap(line) or [""]))

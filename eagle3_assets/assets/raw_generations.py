@@ -13,7 +13,7 @@ from eagle3_assets.assets.common import (
     data_version,
     failing_clearly,
     partitions_definition,
-    reasons_table,
+    reasons_metadata,
     usual_metadata,
 )
 from eagle3_assets.assets.refusals import refused
@@ -31,7 +31,6 @@ from eagle3_assets.project import Project
 from eagle3_assets.remote_code import warning
 from eagle3_assets.resources import EngineResource, ProgressListener, TargetResource
 from eagle3_assets.target import LoadedTarget
-from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import visible
 
 POOL = "generation"
@@ -193,8 +192,7 @@ def _result(context: dg.AssetExecutionContext, made: Generated) -> dg.Materializ
             "generated": pointer.generated,
             "failed": pointer.failed,
             "refused_prompts": pointer.refused,
-            "without_output": reasons_table(reasons),
-            "commonest_reason": commonest_reason(reasons),
+            **reasons_metadata("without_output", reasons),
             "output_tokens": int(facts["tokens"].sum()),
             "generated_in_this_run": outcome.generated,
             "kept_from_before": outcome.kept,

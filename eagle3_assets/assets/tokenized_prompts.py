@@ -10,8 +10,9 @@ from eagle3_assets.assets.common import (
     data_version,
     failing_clearly,
     partitions_definition,
-    reasons_table,
+    reasons_metadata,
     usual_metadata,
+    wrapped,
 )
 from eagle3_assets.contract import TOKENIZED_PROMPTS
 from eagle3_assets.judging import given_other_ids, given_without_names
@@ -21,7 +22,6 @@ from eagle3_assets.resources import ProgressListener, TargetResource
 from eagle3_assets.target import LoadedTarget
 from eagle3_assets.tokenizing import tokenized
 from eagle3_assets.tokens.columns import TokenColumn
-from eagle3_assets.tokens.reasons import commonest_reason
 from eagle3_assets.tokens.safe_text import markdown_block, visible
 
 TOLD_EVERY_S = 30.0
@@ -89,8 +89,7 @@ def build(project: Project) -> dg.AssetsDefinition:
                 "refused": len(refused),
                 "other_call_ids": other_ids,
                 "names_left_out": nameless,
-                "refusals": reasons_table(refused["reason"]),
-                "commonest_reason": commonest_reason(refused["reason"]),
+                **reasons_metadata("refusals", refused["reason"]),
                 "prompt_tokens": int(result["prompt_tokens"].sum()),
                 "longest_prompt": result.select(pl.col("prompt_tokens").max()).item() or 0,
                 "tokenizer_sha256": loaded.tokenizer_sha256,
@@ -126,4 +125,5 @@ def _first_prompt(result: pl.DataFrame, target: LoadedTarget) -> dg.MetadataValu
     if ready.is_empty():
         return dg.MetadataValue.text("no prompt is ready")
     text = str(target.tokenizer.decode(ready["prompt_ids"][0].to_list(), skip_special_tokens=False))
-    return dg.MetadataValue.md(markdown_block(text if len(text) <= SHOWN else f"{text[:SHOWN]} [...]"))
+    shown = visible(text if len(text) <= SHOWN else f"{text[:SHOWN]} [...]", keep_lines=True)
+    return dg.MetadataValue.md(markdown_block(wrapped(shown)))

@@ -103,6 +103,7 @@ def whereabouts(
             say(f"{key}: {fault}", style=ERROR)
         faulty |= bool(found.faults)
     if {one.state for one in left_out} == {"missing"} and len(left_out) == len(keys):
+        print_left_out([one for one in left_out if one.why], "generated")
         raise nothing_generated(project)
     if ids and not totals and not shown:
         raise typer.BadParameter(f"no prompt and no refused row there has the id {', '.join(ids)}")

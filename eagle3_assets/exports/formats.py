@@ -35,6 +35,9 @@ METADATA = pl.Struct(
 )
 """What ``training_samples`` says of each sample."""
 
+_MESSAGE = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
+"""Keys of a message, in lossy conversations."""
+
 _INT64 = pl.List(pl.Int64)
 
 ReadBack = pl.Schema([("id", pl.String()), ("input_ids", _INT64), ("loss_mask", _INT64)])
@@ -194,8 +197,17 @@ def _write_conversations(rows: pl.DataFrame, path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for row in rows.select("id", "messages", "answer", told=_told(rows)).iter_rows(named=True):
             turns = [*json.loads(row["messages"]), {"role": "assistant", "content": row["answer"]}]
-            line = {"id": row["id"], "conversations": turns, "lossy": True, "metadata": row["told"]}
+            line = {"id": row["id"], "conversations": [*map(_as_text, turns)], "lossy": True, "metadata": row["told"]}
             file.write(json.dumps(line, ensure_ascii=True) + "\n")
+
+
+def _as_text(message: dict[str, Any]) -> dict[str, str]:
+    """A message with every key, each a text: calls are JSON, and what it does not have is empty.
+
+    Arrow, which loads these files, knows one shape for all messages of all files, and every tool has other arguments.
+    """
+    given = {key: message.get(key) or "" for key in _MESSAGE}
+    return {key: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for key, one in given.items()}
 
 
 def _read_conversations(path: Path) -> pl.DataFrame:
@@ -212,7 +224,7 @@ FORMATS: dict[str, Format] = {
             ".jsonl",
             "one JSON object a line: `id`, `input_ids`, `loss_mask`, `text`, `metadata`; SpecForge and speculators read"
             " it",
-            'load_dataset("json", data_files="{split}/*.jsonl")',
+            'load_dataset("json", data_files="{split}/*.jsonl", split="train")',
             True,
             _write_jsonl,
             _read_jsonl,
@@ -234,7 +246,7 @@ FORMATS: dict[str, Format] = {
             "parquet",
             ".parquet",
             "Parquet, zstd: `id`, `input_ids` (int32), `loss_mask` (uint8), `metadata`",
-            'load_dataset("parquet", data_files="{split}/*.parquet")',
+            'load_dataset("parquet", data_files="{split}/*.parquet", split="train")',
             True,
             _write_parquet,
             _read_parquet,
@@ -244,7 +256,7 @@ FORMATS: dict[str, Format] = {
             ".jsonl",
             "one JSON object a line: `sample_id`, `output_ids`, `completion_tokens`, `prompt_ids`, `metadata`; no loss"
             " mask, which is 0 for the prompt and 1 for the output",
-            'load_dataset("json", data_files="{split}/*.jsonl")',
+            'load_dataset("json", data_files="{split}/*.jsonl", split="train")',
             True,
             _write_responses,
             _read_responses,
@@ -253,9 +265,10 @@ FORMATS: dict[str, Format] = {
         Format(
             "lossy-conversations",
             ".lossy.jsonl",
-            "**lossy**: messages as text. What a trainer tokenizes from it is not what the target emitted: reasoning,"
+            "**lossy**: messages, every key of each a text: calls are JSON, what a message does not have is empty, and"
+            " declared tools are not in it. What a trainer tokenizes from it is not what the target emitted: reasoning,"
             " tool-call markup and stop tokens are rendered anew by a template",
-            'load_dataset("json", data_files="{split}/*.lossy.jsonl")',
+            'load_dataset("json", data_files="{split}/*.lossy.jsonl", split="train")',
             True,
             _write_conversations,
             _read_conversations,

@@ -12,6 +12,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from eagle3_assets.assets.common import LINE
 from eagle3_assets.build import build_defs
 from eagle3_assets.cli.tables import remarks
 from eagle3_assets.contract import (
@@ -308,6 +309,14 @@ def test_prompts_that_the_template_refuses_now_are_not_sent(
     project = make_project(target={"model": "demo", "chat_template": "strict.jinja"})
     said = failures(run_some(project, instance, "raw_generations"))
     assert "prompt_reproducible" in said["raw_generations"]
+
+
+def test_the_first_prompt_is_read_in_place(make_project: ProjectMaker, instance: dg.DagsterInstance) -> None:
+    result = run_some(make_project(), instance, "prompts", "tokenized_prompts")
+    [made] = [e for e in result.get_asset_materialization_events() if e.step_key == "tokenized_prompts"]
+    shown = str(made.materialization.metadata["first_prompt"].value)
+    assert "<|im_user|>" in shown
+    assert max(map(len, shown.splitlines())) <= LINE
 
 
 def test_a_damaged_page_of_the_sealed_file_is_one_clear_failure(

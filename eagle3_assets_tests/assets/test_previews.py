@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle3_assets.assets.decoded_previews import LINE, drift_metadata, preview_markdown
+from eagle3_assets.assets.common import LINE
+from eagle3_assets.assets.decoded_previews import drift_metadata, preview_markdown
 from eagle3_assets.pages.plots import IN_PLACE
 from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets.tokens.laws.texts import DRIFT_KINDS
@@ -39,6 +40,12 @@ def test_a_long_text_keeps_its_start_and_its_end() -> None:
     assert "[...]" in made
     assert "END<|im_end|>" in made
     assert len(made) < IN_PLACE
+
+
+def test_a_text_of_many_lines_keeps_the_first_and_the_last_on_one_screen() -> None:
+    made = preview("START" + "\n" * 700 + "END<|im_end|>")
+    assert made.count("\n") < 40
+    assert made.index("START") < made.index("\n[...]\n") < made.index("END<|im_end|>")
 
 
 SPECIAL = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("`*_[]<>|\\\n\u202e😀"), max_size=2_000)

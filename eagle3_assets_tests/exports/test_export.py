@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -45,7 +46,7 @@ def index_of(place: Path) -> pl.DataFrame:
     return index
 
 
-def rows_of(place: Path) -> list[dict[str, object]]:
+def rows_of(place: Path) -> list[dict[str, Any]]:
     """All rows of a JSON lines export, read by nothing of ours."""
     files = sorted(place.glob("*/*.jsonl"))
     return [json.loads(row) for file in files for row in file.read_text(encoding="utf-8").splitlines()]
@@ -123,13 +124,24 @@ def test_raw_responses_are_the_interchange_format(made: Made, tmp_path: Path) ->
     ]
 
 
+def test_messages_of_lossy_conversations_have_one_shape(made: Made, tmp_path: Path) -> None:
+    """Arrow has one for all rows, and every tool has other arguments."""
+    made.export(tmp_path, format="lossy-conversations")
+    messages = [message for row in rows_of(tmp_path) for message in row["conversations"]]
+    assert {tuple(message) for message in messages} == {
+        ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
+    }
+    assert {type(value) for message in messages for value in message.values()} == {str}
+    calls = [call for message in messages if message["tool_calls"] for call in json.loads(message["tool_calls"])]
+    assert len({tuple(call["function"]["arguments"]) for call in calls}) > 1
+
+
 def test_a_masked_tail_is_in_the_file_and_drop_takes_them_out(made: Made, tmp_path: Path) -> None:
     cut = set(made.raw.filter(pl.col("finish_type") == "length")["sample_id"]) - {made.failed, made.quarantined}
     assert cut
     made.export(tmp_path / "mask", cut_off="mask", cut_off_tail=7)
     for row in rows_of(tmp_path / "mask"):
         mask = row["loss_mask"]
-        assert isinstance(mask, list)
         assert mask[-8:] == ([1] + [0] * 7 if row["id"] in cut else [1] * 8)
     made.export(tmp_path / "drop", cut_off="drop")
     assert not {row["id"] for row in rows_of(tmp_path / "drop")} & cut

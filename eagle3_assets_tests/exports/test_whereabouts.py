@@ -370,8 +370,8 @@ def test_a_partition_that_a_law_about_prompts_blocks_is_named_with_the_law(tmp_p
     assert code == 2
     assert f"\nd: nothing is generated of it: {law}" in said
     code, said = shown("--all")
-    assert code == 0
-    assert f"missing d: {law}" in said
+    assert code == 2
+    assert f"missing d: {law}" in said and "nothing is generated yet" in said
 
 
 def test_one_command_says_where_every_prompt_of_a_corpus_went(corpus_folder: Path, tmp_path: Path) -> None:

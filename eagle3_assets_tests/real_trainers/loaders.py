@@ -11,6 +11,16 @@ from typing import Any
 Rows = list[dict[str, Any]]
 
 
+def card(snippet: str, folder: str) -> dict[str, Any]:
+    """What the Python of an export's card gives in the export's folder: how many rows, and their columns."""
+    import os
+
+    os.chdir(folder)
+    given: dict[str, Any] = {}
+    exec(snippet, given)  # noqa: S102 - our own card
+    return {"rows": len(given["rows"]), "columns": given["rows"].column_names}
+
+
 def specforge(path: str, max_length: int) -> Rows:
     """As ``specforge train`` reads ``data.prompts_path``."""
     from specforge.data.prompt_builder import prepare_prompt_tasks  # type: ignore[import-not-found] # in an environment of its own

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import yaml
 
+from eagle3_assets.exports.formats import FORMATS
 from eagle3_assets.exports.manifest import Manifest
 from eagle3_assets.tokens.columns import Ints
 from eagle3_assets.tokens.vocabulary import choose
@@ -172,6 +173,16 @@ def test_a_vocabulary_of_all_ids_changes_nothing(made: Made, tmp_path: Path) -> 
     assert ours == {"d2t": [0] * target, "t2d": [1] * target}
     mapping, frequencies = (str(tmp_path / "vocabulary" / f"{name}.pt") for name in ("vocab_mapping", "token_freq"))
     assert trainers("specforge_vocabulary", mapping, frequencies, target, target, home=tmp_path) == [ours, ours]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_card_says_how_to_load_it(form: str, made: Made, tmp_path: Path) -> None:
+    # Several files, some with calls of tools with other arguments and some without any.
+    manifest = made.export(tmp_path, format=form, shard_rows=2)
+    [snippet] = re.findall(r"```python\n(.*?)```", (tmp_path / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    loaded = trainers("card", snippet, str(tmp_path), home=tmp_path / "home")
+    assert loaded["rows"] == manifest.rows("train") > 3
+    assert all(f"`{column}`" in FORMATS[form].summary for column in loaded["columns"] if form != "lossy-conversations")
 
 
 def blocks(page: str, kind: str) -> list[str]:

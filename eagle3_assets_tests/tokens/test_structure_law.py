@@ -138,7 +138,6 @@ NOT_JUDGED: dict[str, tuple[list[list[int]], dict[str, Any]]] = {
         {"sampling": [f'{{"max_new_tokens":{5 + n % 7}}}' for n in range(MANY)]},
     ),
     "one output, nothing said of its end": ([words(1)], {}),
-    "empty ones": ([[], []], {"finish_type": "stop"}),
 }
 
 
@@ -153,6 +152,11 @@ def test_without_an_end_nothing_is_said(name: str) -> None:
     outputs, columns = NOT_JUDGED[name]
     found = verdict(outputs, **columns)
     assert (found.status, found.reason) == ("not_judged", "every output was cut off, or may have been")
+
+
+def test_nothing_is_said_of_the_end_of_outputs_that_are_not_there() -> None:
+    found = verdict([[], []], finish_type="stop")
+    assert (found.status, found.reason) == ("not_judged", "there is no output with ids")
 
 
 def test_a_target_without_stop_ids_is_not_judged(context: Context) -> None:

@@ -24,6 +24,8 @@ UNENDED_ROWS, UNENDED_SHARE = 3, 0.1
 def judge_target_structure(facts: pl.DataFrame, context: Context) -> PartitionJudgement:
     """Counts the outputs with structure against those that ended, so that cut ones are no evidence of its absence."""
     outputs = facts.filter(pl.col("output_tokens") > 0)
+    if outputs.is_empty():
+        return PartitionJudgement(0, reason="there is no output with ids", judged=False)
     at_cap = (pl.col("output_tokens") >= pl.col("max_new_tokens")).fill_null(value=False)
     ended = outputs.filter(pl.col("finish_type").is_in(STOPPED).fill_null(value=True) & ~at_cap)
     holding = len(outputs.filter(pl.col("plain_end").is_null()))
