@@ -128,7 +128,7 @@ def findings(checked: CheckedDataset) -> Iterator[Text]:
     if checked.report:
         passed = sum(verdict.status == "passed" for verdict in checked.report.verdicts)
         silent = [verdict.law.name for verdict in checked.report.verdicts if verdict.status == "not_judged"]
-        said = f"{name}: {passed} laws about prompts hold over {checked.report.rows:,} prompts"
+        said = f"{name}: {passed} laws about prompts hold over {counted(checked.report.rows, 'prompt')}"
         yield Text(said + (f"; not judged: {', '.join(silent)}" if silent else ""))
     if checked.found:
         yield from _rows(f"{name}: refused", checked.found.refused, checked.found.accounts.refused)

@@ -497,11 +497,12 @@ def _system(row: Json, messages: list[Json]) -> list[Json]:
     instructions = f"{TEMPLATE}.custom_instructions"
     spelled = {key: row.get(key) for key in SYSTEM} | {instructions: template_arguments(row).get("custom_instructions")}
     given = only_one({key: said for key, said in spelled.items() if said}, spelled)
-    if given is None or not text(given, "system").strip():
+    key = next((key for key, said in spelled.items() if said), "system")
+    if given is None or not text(given, key).strip():
         return []
     spoken = [message["content"] for message in messages if message["role"] == "system"]
     if spoken and spoken != [given]:
-        raise RefusedRowError("`system` is there, and a system turn that says something else")
+        raise RefusedRowError(f"`{key}` is there, and a system turn that says something else")
     return [] if spoken else [{"role": "system", "content": given}]
 
 

@@ -72,11 +72,12 @@ _NAMES = {
     KeyKind.TOOLS: r"(?:\w+_)?(?:tools?|functions?|apis?)"
     r"(?:_(?!(?:calls?|choice|metadata|usage|responses?|results?|outputs?|errors?)$)\w+)?",
     KeyKind.MEDIA: r"(?:images?|img|imgs|audios?|videos?)(?:_(?:paths?|files?|urls?|bytes|base64|data))?",
-    KeyKind.CONVERSATION: r"messages|conversations?|dialogues?|dialogs?|turns|trajectory",
+    KeyKind.CONVERSATION: r"messages|conversations?|dialogues?|dialogs?|turns|trajectory"
+    r"|(?:previous|prior|past|earlier|preceding)_(?!\w*ids?$)\w+",
     KeyKind.DOCUMENTS: r"(?:\w+_)?(?:contexts?|documents?|docs|passages?|ctxs?|articles?|story|stories"
-    r"|paragraphs?|history)",
+    r"|paragraphs?|history|attachments?)",
     KeyKind.PART: r"(?:starter_code|tables?|schema|options?|choices?|body|sentences?|premise|hypothesis)"
-    r"|(?:option|choice)_?\w|[A-J]",
+    r"|(?:option|choice)_?\w|[A-J]|(?:\w+_)?(?:evidences?|transcripts?|chunks)|knowledge|background",
     KeyKind.PROMPT: r"prompts?|text|questions?|query|queries|problem|instruction|inputs?",
 }
 _PARTS = (KeyKind.PART, KeyKind.PROMPT, KeyKind.CONVERSATION)

@@ -229,9 +229,10 @@ def _tool(tool: Any, where: str) -> Json:  # noqa: ANN401 - parsed JSON
 
 def _returned(value: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
     """What a function gives, in the types of its parameters where it is a schema; templates print it beside them."""
-    said = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not (_names_type(value.get("type")) or isinstance(value.get("properties"), dict)):
+        return value
     try:
-        return schema(value, where) if _names_type(said) else value
+        return schema(value, where)
     except RefusedRowError:  # no schema, and no parameters either: nothing is asked of it
         return value
 

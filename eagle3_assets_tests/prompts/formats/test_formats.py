@@ -482,6 +482,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ),
     ("openai", openai(USER, id=" "), "`id` must be printable text"),
     ("openai", openai({"role": "system", "content": "x"}, USER, system="y"), "a system turn that says something else"),
+    ("openai", openai(USER, system_prompt=["y"]), "`system_prompt` is a list, not text"),
     (
         "openai",
         openai(USER, tools=[WEATHER], functions=[{"name": "other"}]),

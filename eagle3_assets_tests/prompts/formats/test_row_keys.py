@@ -63,6 +63,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"story": "It snows."}, "`story` is there, and its text"),
     ({"article": "It snows."}, "`article` is there, and its text"),
     ({"passage": "It snows."}, "`passage` is there, and its text"),
+    ({"attachments": [{"name": "a.pdf", "text": "It snows."}]}, "`attachments` is there, and its text"),
     ({"image_path": "oslo.png"}, "`image_path` is there: only text is supported"),
 ]
 
@@ -92,6 +93,11 @@ PARTS: dict[str, Any] = {
     "B": 5,
     "schema": "CREATE TABLE t",
     "sentence": "It snows.",
+    "evidence": "It snows.",
+    "retrieved_chunks": ["It snows."],
+    "knowledge": "It snows.",
+    "previous_messages": [{"role": "user", "content": "Why?"}],
+    "prior_answer": "It snows.",
     "messages": [{"role": "user", "content": "Why?"}],
 }
 
@@ -120,6 +126,12 @@ def test_what_the_prompt_has_already_is_not_lost() -> None:
     assert (found.unread, found.remarks) == ((), ())
     with pytest.raises(RefusedRowError, match="`choices` is there"):
         read("plain", {"prompt": "Is it warmer?", "choices": ["warm"]})
+
+
+@pytest.mark.parametrize("kind", ONE_PROMPT)
+@pytest.mark.parametrize("beside", [{"turns": 1}, {"previous_message_id": "m"}, {"api_metadata": {"total_tokens": 5}}])
+def test_what_is_about_the_row_is_counted(kind: str, beside: dict[str, Any]) -> None:
+    assert read(kind, {**FORMATS[kind], **beside}).unread == tuple(beside)
 
 
 def test_modes_of_a_rows_template_are_counted() -> None:

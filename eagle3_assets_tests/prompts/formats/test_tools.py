@@ -179,6 +179,8 @@ def test_what_a_function_returns_is_in_the_types_of_its_parameters(key: str) -> 
     [tool] = tools([{"name": "f", "parameters": SCHEMA, key: given}], "tools") or []
     right = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "number"}}}}
     assert tool["function"][key] == right
+    [tool] = tools([{"name": "f", "parameters": SCHEMA, key: {"properties": given["properties"]}}], "tools") or []
+    assert tool["function"][key] == {"properties": right["properties"]}
 
 
 @pytest.mark.parametrize(
