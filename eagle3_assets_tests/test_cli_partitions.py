@@ -395,6 +395,29 @@ def test_a_database_that_fails_is_one_message(make_project: ProjectMaker, tmp_pa
     assert "the database of the Dagster instance cannot be used: file is not a database" in " ".join(err.split())
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("storage: {sqlite: {base_dir: {env: SET_NOWHERE}}}", "not set in the environment: SET_NOWHERE"),
+        (
+            "storage: {custom: {module: not_there, class: It}}",
+            "not_there is not installed; docs/cluster.md says which extra",
+        ),
+        ("storage: {sqlite: {base: /tmp}}", 'Received unexpected config entry "base"'),
+        ("storage: {", "expected the node content"),
+    ],
+)
+def test_settings_of_dagster_that_cannot_be_used_are_one_message(
+    make_project: ProjectMaker, tmp_path: Path, settings: str, told: str
+) -> None:
+    make_project(demo_rows("chat", 1))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "dagster.yaml").write_text(settings)
+    code, _, err = invoke(tmp_path, "materialize", "d-trial")
+    said = " ".join(err.split())
+    assert code == 2 and "dagster.yaml cannot be used: " in said and told in said and "Traceback" not in said
+
+
 def test_a_port_that_is_taken_is_said_before_anything_starts(make_project: ProjectMaker, tmp_path: Path) -> None:
     make_project()
     with socket.create_server(("127.0.0.1", 0)) as taken:
