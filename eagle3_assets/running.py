@@ -189,6 +189,18 @@ def _opened(home: Path) -> "dg.DagsterInstance":
         raise StorageError(f"{home / 'dagster.yaml'} cannot be used: {said}") from error
 
 
+def require_instance() -> None:
+    """Makes sure that another program can open the instance; that costs seconds, where its settings are not ours.
+
+    Raises:
+        StorageError: as of :func:`persistent_instance`.
+    """
+    settings = instance_home() / "dagster.yaml"
+    if settings.exists() and settings.read_bytes() != INSTANCE_YAML.encode():
+        with persistent_instance():
+            pass
+
+
 @contextmanager
 def existing_instance() -> Iterator["dg.DagsterInstance | None"]:
     """The same instance where there is one; None is made where there is none.
