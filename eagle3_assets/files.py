@@ -31,6 +31,8 @@ ZSTD_LEVEL = 3
 
 CONNECT_S, ANSWER_S = 20.0, 60.0
 """Seconds after which an attempt to reach Google's store has failed; its client makes six of them."""
+WRITE_S, SLOWEST = 300.0, 100_000.0
+"""Seconds that a store may take for a write, and bytes a second that it must take beside."""
 
 _LOCAL_PROTOCOLS = ("", "file", "local")
 _PIECE = 8 << 20
@@ -250,7 +252,7 @@ def publish(temporary: Path, target: UPath) -> None:
     if place is None:
         with _as_os_errors():
             # Not `open`: its file is closed, and so committed, on an error too.
-            target.fs.put_file(str(temporary), target.path)
+            target.fs.put_file(str(temporary), target.path, timeout=_patience(temporary.stat().st_size))
         temporary.unlink()
         return
     with temporary.open("rb") as file:
@@ -277,7 +279,7 @@ def publish_new(temporary: Path, target: UPath) -> None:
         publish(temporary, target)
         return
     with _as_os_errors():
-        target.fs.put_file(str(temporary), target.path, mode="create")
+        target.fs.put_file(str(temporary), target.path, mode="create", timeout=_patience(temporary.stat().st_size))
     if _sha256(target) != _sha256(UPath(temporary)):
         raise OSError(f"{target}: reads back as something else than was sent")
     temporary.unlink()
@@ -297,7 +299,7 @@ def write_bytes(target: UPath, content: bytes) -> None:
     place = local_path(target)
     if place is None:
         with _as_os_errors():
-            target.fs.pipe_file(target.path, content)
+            target.fs.pipe_file(target.path, content, timeout=_patience(len(content)))
         return
     temporary = place.with_name(f".{place.name}.tmp")
     temporary.write_bytes(content)
@@ -319,10 +321,15 @@ def create(target: UPath, content: bytes) -> bool:
     """
     try:
         with _as_os_errors():
-            target.fs.pipe_file(target.path, content, mode="create")
+            target.fs.pipe_file(target.path, content, mode="create", timeout=_patience(len(content)))
     except FileExistsError:
         return False
     return True
+
+
+def _patience(size: int) -> float:
+    """Seconds for so many bytes to be written to a store; S3's client waits for ever for one that hangs."""
+    return WRITE_S + size / SLOWEST
 
 
 def _sha256(path: UPath) -> bytes:

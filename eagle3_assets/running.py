@@ -4,6 +4,7 @@ What belongs here: the instance's home, running, and reading what came of it. No
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,10 @@ LOOKED_BACK = 100
 
 ENOUGH_S = 600.0
 """So many seconds of generating, newest runs first, say how fast it is; what lies further back may be of other days."""
+
+# In what Dagster says of settings that it cannot use, with the stack of it.
+_UNSET = re.compile(r'environment variable "(\w+)" which is not set')
+_NOT_INSTALLED = re.compile(r"Couldn't import module (\w+)")
 
 INSTANCE_YAML = """\
 # Settings of this Dagster instance. https://docs.dagster.io/deployment/oss/dagster-yaml
@@ -146,20 +151,54 @@ def persistent_instance() -> Iterator["dg.DagsterInstance"]:
     """The Dagster instance that terminal and UI share.
 
     Raises:
-        StorageError: its database fails, at the start or later: a full disk, a damaged file.
+        StorageError: its settings cannot be used, or its database fails, at the start or later: a full disk, a damaged
+            file, a server that is away.
     """
-    import dagster as dg
     from sqlalchemy.exc import DBAPIError  # Dagster's own way to its databases
 
     home = instance_home()
     try:
-        with dg.DagsterInstance.get() as instance:
+        with _opened(home) as instance:
             yield instance
-    except DBAPIError as error:
+    except Exception as error:
+        # Postgres' storages raise an exception of their own for one that the database's was the cause of.
+        fault = error if isinstance(error, DBAPIError) else error.__cause__
+        if not isinstance(fault, DBAPIError):
+            raise
         raise StorageError(
-            f"{home}: the database of the Dagster instance cannot be used: {error.orig}. Generated rows are kept with"
-            " the data; run again when that is mended."
+            f"{home}: the database of the Dagster instance cannot be used: {str(fault.orig).strip()}. Generated rows"
+            " are kept with the data; run again when that is mended."
         ) from error
+
+
+def _opened(home: Path) -> "dg.DagsterInstance":
+    import dagster as dg
+    from dagster_shared.check import CheckError
+    from yaml import YAMLError
+
+    try:
+        return dg.DagsterInstance.get()
+    except (dg.DagsterInvalidConfigError, CheckError, YAMLError) as error:
+        said = str(error)
+        if names := sorted(set(_UNSET.findall(said))):
+            said = f"not set in the environment: {', '.join(names)}"
+        elif module := _NOT_INSTALLED.search(said):
+            said = f"{module[1]} is not installed; docs/cluster.md says which extra brings it"
+        elif isinstance(error, dg.DagsterInvalidConfigError):
+            said = " ".join(fault.message for fault in error.errors)
+        raise StorageError(f"{home / 'dagster.yaml'} cannot be used: {said}") from error
+
+
+def require_instance() -> None:
+    """Makes sure that another program can open the instance; that costs seconds, where its settings are not ours.
+
+    Raises:
+        StorageError: as of :func:`persistent_instance`.
+    """
+    settings = instance_home() / "dagster.yaml"
+    if settings.exists() and settings.read_bytes() != INSTANCE_YAML.encode():
+        with persistent_instance():
+            pass
 
 
 @contextmanager
@@ -167,7 +206,7 @@ def existing_instance() -> Iterator["dg.DagsterInstance | None"]:
     """The same instance where there is one; None is made where there is none.
 
     Raises:
-        StorageError: its database fails.
+        StorageError: as of :func:`persistent_instance`.
     """
     home = _home()
     if not home.is_dir() or not any(home.iterdir()):

@@ -31,6 +31,7 @@ from eagle3_assets.tokens.laws import LAWS
 from eagle3_assets_tests.conftest import ProjectMaker, demo_rows
 from eagle3_assets_tests.engines import fault_server
 from eagle3_assets_tests.engines.fault_server import Body, FaultServer
+from eagle3_assets_tests.served import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -404,6 +405,30 @@ def test_a_database_that_fails_is_one_message(make_project: ProjectMaker, tmp_pa
     code, _, err = invoke(tmp_path, "materialize", "d-trial")
     assert code == 2
     assert "the database of the Dagster instance cannot be used: file is not a database" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("storage: {sqlite: {base_dir: {env: SET_NOWHERE}}}", "not set in the environment: SET_NOWHERE"),
+        (
+            "storage: {custom: {module: not_there, class: It}}",
+            "not_there is not installed; docs/cluster.md says which extra",
+        ),
+        ("storage: {sqlite: {base: /tmp}}", 'Received unexpected config entry "base"'),
+        ("storage: {", "expected the node content"),
+    ],
+)
+def test_settings_of_dagster_that_cannot_be_used_are_one_message(
+    make_project: ProjectMaker, tmp_path: Path, settings: str, told: str
+) -> None:
+    make_project(demo_rows("chat", 1))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "dagster.yaml").write_text(settings)
+    for command in (("materialize", "d-trial"), ("ui", "--port", str(free_port()))):
+        code, _, err = invoke(tmp_path, *command)
+        said = " ".join(err.split())
+        assert code == 2 and "dagster.yaml cannot be used: " in said and told in said and "Traceback" not in said
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(make_project: ProjectMaker, tmp_path: Path) -> None:

@@ -209,13 +209,13 @@ def ui(
 ) -> None:
     """Opens the Dagster UI, webserver and daemon, on the instance that materialize uses. Ctrl-C ends it."""
     from eagle3_assets.config import CONFIG_VARIABLE, load_config
-    from eagle3_assets.running import instance_home
+    from eagle3_assets.running import require_instance
 
     if config:
         os.environ[CONFIG_VARIABLE] = str(config.resolve())
     load_config()  # a wrong config is better said here than by a UI without assets
     _require_free(host, port)
-    instance_home()
+    require_instance()
     say(f"Dagster UI: http://{host}:{port}")
     command = ["dagster", "dev", "--module-name", "eagle3_assets.definitions", "--host", host, "--port", str(port)]
     os.execv(sys.executable, [sys.executable, "-m", *command])  # noqa: S606 - our own interpreter, no shell

@@ -85,3 +85,16 @@ def test_runs_that_start_at_the_same_moment_all_get_a_share_and_no_slot_is_given
             given = json.loads(done.stdout)
             assert len(given) == runs
             assert sum(given) <= limit
+
+
+def test_a_database_that_lets_nobody_in_is_one_message(tmp_path: Path) -> None:
+    needed(BIN.is_dir(), "the environment that scripts/scale/make-env makes")
+    (tmp_path / "dagster.yaml").write_text((DEPLOY / "postgres" / "dagster.yaml").read_text())
+    command = [str(BIN / "eagle3-assets"), "materialize", "chat-trial"]
+    with postgres(PASSWORD) as port:
+        environment = environment_of(tmp_path, port) | {"DAGSTER_PG_PASSWORD": "another-hunter"}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 2, told
+    assert "database of the Dagster instance cannot be used: " in told and "password authentication failed" in told
+    assert "Traceback" not in told and "another-hunter" not in told

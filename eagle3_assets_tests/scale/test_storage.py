@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import socket
 from pathlib import Path
 
 import dagster as dg
@@ -9,10 +10,21 @@ import pytest
 from typer.testing import CliRunner
 from upath import UPath
 
+from eagle3_assets import files
 from eagle3_assets.cli import app
 from eagle3_assets.config import STORAGE_VARIABLE, load_config
 from eagle3_assets.exports.locking import LEASE
-from eagle3_assets.files import create, delete, exists, names_in, publish_new, read_bytes
+from eagle3_assets.files import (
+    create,
+    delete,
+    exists,
+    names_in,
+    place_of,
+    publish,
+    publish_new,
+    read_bytes,
+    write_text,
+)
 from eagle3_assets.generation.sealed import scan_sealed
 from eagle3_assets.project import Project
 from eagle3_assets.running import materialize
@@ -76,6 +88,26 @@ def test_a_name_is_given_once(bucket: UPath, tmp_path: Path) -> None:
     delete(place)
     delete(place)
     assert not exists(place) and names_in(bucket / "nowhere") == []
+
+
+def test_a_store_that_never_takes_a_write_is_given_up(
+    bucket: UPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    monkeypatch.setattr(files, "WRITE_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as hangs:  # the kernel connects for it
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{hangs.getsockname()[1]}")
+        bucket.fs.clear_instance_cache()
+        place = place_of("s3://hangs/corpus/x")
+        for write in (
+            lambda: create(place, b"1"),
+            lambda: write_text(place, "1"),
+            lambda: publish(tmp_path / "file", place),
+            lambda: publish_new(tmp_path / "file", place),
+        ):
+            with pytest.raises(TimeoutError):
+                write()
+    bucket.fs.clear_instance_cache()
 
 
 def test_what_another_client_writes_is_seen_at_once(bucket: UPath) -> None:
