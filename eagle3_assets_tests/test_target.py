@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eagle3_assets.config import Target
+from eagle3_assets.prompts.render import prompt_ids
 from eagle3_assets.remote_code import code_files
 from eagle3_assets.target import TargetError, load_target, read_model_facts
 from eagle3_assets_tests.conftest import DEMO
@@ -89,14 +90,18 @@ def test_a_template_that_refuses_one_conversation_is_a_template(tmp_path: Path) 
 
 
 def test_nobody_is_warned_of_long_texts_that_no_model_is_asked_about() -> None:
-    """Outputs longer than a tokenizer's ``model_max_length`` are ordinary, and are encoded to see what text changes."""
+    """Outputs longer than a tokenizer's ``model_max_length`` are ordinary; such prompts are refused by name."""
     tokenizer = load_target(Target(model=str(DEMO / "model"))).tokenizer
     logger, heard = logging.getLogger("transformers"), list[str]()
     handler = logging.Handler()
     handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign] # a test's own
     logger.addHandler(handler)
     try:
-        assert len(tokenizer.encode("word " * 3_000, add_special_tokens=False)) > tokenizer.model_max_length
+        for ids in (
+            tokenizer.encode("word " * 3_000, add_special_tokens=False),
+            *prompt_ids(tokenizer, ["word " * 3_000]),
+        ):
+            assert len(ids) > tokenizer.model_max_length
         logging.getLogger("transformers.tokenization_utils_base").warning("something else")
     finally:
         logger.removeHandler(handler)

@@ -49,9 +49,13 @@ def partitions_definition(project: Project) -> dg.StaticPartitionsDefinition:
 
 def column_schema(schema: pl.Schema) -> dict[str, Any]:
     """Definition metadata: the contract's columns as Dagster shows them."""
-    columns = [
-        dg.TableColumn(name, type=str(dtype), description=COLUMN_MEANINGS.get(name)) for name, dtype in schema.items()
-    ]
+    columns = []
+    for name, dtype in schema.items():
+        inner = dtype.inner if isinstance(dtype, pl.List) else None
+        # A type that spells all fields takes the width that the descriptions need.
+        fields = f"; fields: {', '.join(field.name for field in inner.fields)}" if isinstance(inner, pl.Struct) else ""
+        shown = "List(Struct)" if fields else str(dtype)
+        columns.append(dg.TableColumn(name, type=shown, description=f"{COLUMN_MEANINGS.get(name, '')}{fields}" or None))
     return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 

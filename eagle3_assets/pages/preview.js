@@ -182,7 +182,8 @@ function show(number, { view = state.view, token = -1 } = {}) {
   }
   const article = at("sample");
   if (number < 0) {
-    article.replaceChildren(make("p", { class: "note" }, "No sample passes the filters."));
+    const why = samples.length ? "No sample passes the filters." : "There is no output.";
+    article.replaceChildren(make("p", { class: "note" }, why));
     return;
   }
   const sample = samples[number];

@@ -256,6 +256,15 @@ def test_a_prompt_that_was_not_recorded_is_called_so(browser: Browser, tmp_path:
     page.close()
 
 
+def test_where_there_is_no_output_no_filter_is_blamed(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "empty.html"
+    file.write_text(preview_page(hostile.inspection({}), hostile.target()), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    assert page.locator("#sample").inner_text() == "There is no output."
+    page.close()
+
+
 def test_a_sample_id_is_copied_as_it_is(browser: Browser, tmp_path: Path) -> None:
     name = "\u202eid\u200b <b> %41:1:0"
     file = tmp_path / "page.html"
